@@ -1,0 +1,58 @@
+// The project's own random numbers: a run is a seed, sub-streams have names.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace metaroce {
+
+/// xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64. Not for secrets.
+class Rng {
+ public:
+  explicit Rng(uint64_t seed = 1) {
+    for (auto& word : state_) word = splitmix(seed);
+  }
+
+  uint64_t next() {
+    const uint64_t result = rotl(state_[1] * 5, 7) * 9;
+    const uint64_t t = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= t;
+    state_[3] = rotl(state_[3], 45);
+    return result;
+  }
+
+  uint32_t next32() { return static_cast<uint32_t>(next() >> 32); }
+
+  /// Uniform in [0, bound); bound > 0. The bias of at most bound / 2^64 is accepted.
+  uint64_t below(uint64_t bound) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
+  }
+
+  /// True with a probability of parts / 2^32.
+  bool chance(uint64_t parts) { return next32() < parts; }
+
+  /// An independent stream, the same for the same seed, name and index.
+  Rng fork(std::string_view name, uint64_t index = 0) const {
+    uint64_t h = state_[0] ^ 0x9e3779b97f4a7c15ull;
+    for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    h ^= state_[3] + index * 0xd1342543de82ef95ull;
+    return Rng(splitmix(h));
+  }
+
+ private:
+  static constexpr uint64_t rotl(uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
+  static uint64_t splitmix(uint64_t& x) {
+    uint64_t z = (x += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+
+  uint64_t state_[4];
+};
+
+}  // namespace metaroce

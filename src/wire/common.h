@@ -1,0 +1,52 @@
+// Words 0 and 1, common to all packets, and words 2 to 4 of data, control and probe.
+//
+//   w0 | version 2 | type 6 | flags 8 | path id 8 | floor or status 8 |
+//   w1 | destination connection id 32 (index 16, random 16)          |
+//   w2 | path sequence 32                                             |
+//   w3 | tx stamp 24 (64 ns) | epoch 4 | backlog 2 | reserved 2       |
+//   w4 | CPSN 32                                                      |
+#pragma once
+
+#include "wire/types.h"
+
+namespace metaroce::wire {
+
+inline constexpr size_t kCommonBytes = 8;
+inline constexpr size_t kSequencedBytes = 20;
+
+struct Common {
+  PacketType type = PacketType::kData;
+  uint8_t flags = 0;
+  uint8_t path = 0;
+  uint8_t floor = 0;  ///< floor delta; of an ACK the status byte
+  uint32_t connection = 0;
+
+  bool operator==(const Common&) const = default;
+};
+
+/// How much the sender still has to send, bits 2 of word 3.
+enum class Backlog : uint8_t { kNone = 0, kBelowBdp = 1, kMore = 2, kBulk = 3 };
+
+/// The words that every sequenced packet (data, control, probe, VOID) starts with.
+struct Sequenced {
+  uint8_t flags = 0;
+  uint8_t path = 0;
+  uint8_t floor = 0;
+  uint32_t connection = 0;
+  uint32_t path_seq = 0;
+  uint32_t stamp = 0;  ///< 24 bits, units of 64 ns
+  uint8_t epoch = 0;   ///< 4 bits
+  Backlog backlog = Backlog::kNone;
+  uint32_t cpsn = 0;
+
+  bool operator==(const Sequenced&) const = default;
+};
+
+/// Fails on fewer than 8 bytes, another version or an unassigned type.
+Decoded<Common> decode_common(Bytes bytes);
+
+/// Decodes words 0 to 4; the caller has checked type and that 20 bytes are there.
+Sequenced load_sequenced(const std::byte* p);
+void store_sequenced(std::byte* p, PacketType type, const Sequenced& s);
+
+}  // namespace metaroce::wire

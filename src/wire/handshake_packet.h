@@ -1,0 +1,105 @@
+// HELLO, COOKIE, ACCEPT, CONFIRM, HOST_PROBE, UNKNOWN_CONNECTION: before a connection exists.
+//
+//   HELLO   w0, w1 0 | w2 own connection id | w3-4 nonce | w5 start path sequence | w6 start CPSN
+//           w7 paths opened 8, 0 8, TLV bytes 16 | TLVs | zeros to at least 512 bytes
+//   ACCEPT  w1 the initiator's id, w2-7 as HELLO (own id, own nonce ...) | w8-9 echoed nonce | TLVs
+//   COOKIE  w1 the initiator's id | w2 0 | w3-4 echoed nonce | w5-8 cookie
+//   CONFIRM w1 the responder's id | w2 0 | w3-4 transcript MAC
+//   HOST_PROBE         w1 0 | w2 0 | w3-4 nonce; flag AR asks, without AR answers
+//   UNKNOWN_CONNECTION w1-2 = words 1 and 2 of the packet it answers
+//   TLV: type 8 (bit 7: critical) | length 8 | value, padded to a multiple of 4
+#pragma once
+
+#include <array>
+
+#include "base/address.h"
+#include "base/types.h"
+#include "wire/common.h"
+
+namespace metaroce::wire {
+
+inline constexpr size_t kHelloFixed = 32;
+inline constexpr size_t kAcceptFixed = 40;
+inline constexpr size_t kMaxHandshake = 1200;
+
+namespace tlv {
+inline constexpr uint8_t kVersions = 1;
+inline constexpr uint8_t kPlaneAddress = 2;
+inline constexpr uint8_t kLimits = 3;
+inline constexpr uint8_t kCookie = 4;
+inline constexpr uint8_t kAckWide = 5;
+inline constexpr uint8_t kAead = 6;
+inline constexpr uint8_t kVendor = 7;
+inline constexpr uint8_t kCritical = 0x80;
+}  // namespace tlv
+
+/// What the TLVs say, decoded. Unknown TLVs without the critical bit are skipped.
+struct HandshakeParams {
+  uint16_t versions = 1;  ///< bit v set = version v spoken
+  std::array<SocketAddress, kMaxPlanes> planes{};  ///< family 0 = not given
+  uint8_t cpsn_window_log2 = 12;
+  uint8_t max_paths = 32;
+  uint16_t max_streams = 0xFFFF;
+  uint16_t span = 256;               ///< unfinished messages a stream
+  uint32_t inflight_packets = 1024;  ///< what the receive buffer of the sender of this TLV holds
+  uint16_t pmtu = 1500;
+  bool has_cookie = false;
+  std::array<std::byte, 16> cookie{};
+
+  bool operator==(const HandshakeParams&) const = default;
+};
+
+struct HelloPacket {  // HELLO and ACCEPT
+  bool is_accept = false;
+  uint32_t connection = 0;      ///< w1
+  uint32_t own_connection = 0;  ///< w2
+  uint64_t nonce = 0;
+  uint32_t start_seq = 0;
+  uint32_t start_cpsn = 0;
+  uint8_t paths = 0;
+  uint64_t echoed_nonce = 0;  ///< ACCEPT only
+  HandshakeParams params;
+
+  bool operator==(const HelloPacket&) const = default;
+};
+
+struct CookiePacket {
+  uint32_t connection = 0;
+  uint64_t nonce = 0;
+  std::array<std::byte, 16> cookie{};
+  bool operator==(const CookiePacket&) const = default;
+};
+
+struct ConfirmPacket {
+  uint32_t connection = 0;
+  uint64_t mac = 0;
+  bool operator==(const ConfirmPacket&) const = default;
+};
+
+struct HostProbePacket {
+  bool asks = false;
+  uint64_t nonce = 0;
+  bool operator==(const HostProbePacket&) const = default;
+};
+
+struct UnknownConnectionPacket {
+  uint32_t word1 = 0;
+  uint32_t word2 = 0;
+  bool operator==(const UnknownConnectionPacket&) const = default;
+};
+
+/// Fail with kTooShort, kBadTlv (truncated, or unknown and critical), kBadLength (HELLO < 512).
+Decoded<HelloPacket> decode_hello(Bytes bytes);  // HELLO and ACCEPT
+Decoded<CookiePacket> decode_cookie(Bytes bytes);
+Decoded<ConfirmPacket> decode_confirm(Bytes bytes);
+Decoded<HostProbePacket> decode_host_probe(Bytes bytes);
+Decoded<UnknownConnectionPacket> decode_unknown_connection(Bytes bytes);
+
+/// Each writes to out (kMaxHandshake bytes for HELLO and ACCEPT), returns the length with padding.
+size_t encode(const HelloPacket& packet, std::byte* out);
+size_t encode(const CookiePacket& packet, std::byte* out);
+size_t encode(const ConfirmPacket& packet, std::byte* out);
+size_t encode(const HostProbePacket& packet, std::byte* out);
+size_t encode(const UnknownConnectionPacket& packet, std::byte* out);
+
+}  // namespace metaroce::wire
