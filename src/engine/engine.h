@@ -1,0 +1,82 @@
+// The sans-IO face of the transport: a function of its inputs. No socket, clock, thread, random
+// device or log; nothing is allocated after construction and connect/listen.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/settings.h"
+#include "engine/api.h"
+#include "memory/regions.h"
+
+namespace metaroce::engine {
+
+struct EngineConfig {
+  Settings settings;
+  std::vector<SocketAddress> local;   ///< one address a plane, port = our service port
+  std::vector<uint16_t> plane_mtu;    ///< IP MTU of each plane, as its interface says
+  bool accept = false;                ///< answer HELLO packets
+  uint16_t first_source_port = 0;     ///< entropy ports start here; 0: drawn from the Rng
+  uint32_t payload_alignment = 16;
+};
+
+struct ConnectRequest {
+  /// The peer's addresses; [0] is asked first, the others are hints for planes with the same index.
+  std::vector<SocketAddress> peer;
+};
+
+class Engine {
+ public:
+  Engine(EngineConfig config, Rng rng);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Packets. At most one Placement per packet; returns their number. placements.size() must be at
+  // least packets.size().
+  size_t on_packets(Time now, std::span<const RxPacket> packets, std::span<Placement> placements);
+  /// Fills runs to send now; returns their number. Call until it returns less than asked for.
+  size_t poll_transmit(Time now, std::span<TxRun> runs);
+  /// Earliest time at which on_deadline wants to be called; kNever if there is none.
+  Time next_deadline() const;
+  void on_deadline(Time now);
+
+  // Work. post_* return how many of the span were taken; `status` says why the next was not.
+  size_t post(Time now, std::span<const WorkRequest> requests, Status& status);
+  size_t post_receives(Time now, std::span<const ReceiveRequest> requests, Status& status);
+  size_t poll_completions(std::span<Completion> out);
+  size_t poll_events(std::span<ConnectionEvent> out);
+
+  // Memory. `base` may be null for a region without memory (simulation): then placements have a
+  // null address. Remote addresses are `remote_base` + offset; remote_base is base unless given.
+  memory::Regions& regions();
+
+  // Connections.
+  Expected<ConnectionHandle, Status> connect(Time now, const ConnectRequest& request);
+  /// Lets posted sends finish? No: flushes them; the peer is told. Wait for completions first.
+  void close(Time now, ConnectionHandle connection, uint32_t code);
+  /// What the driver learned about a path or plane; connection 0 and path 0xFF: a whole plane.
+  void on_network_hint(Time now, ConnectionHandle connection, uint8_t path, NetworkHint hint,
+                       uint32_t value);
+  /// Local link state of a plane (MR-HEALTH).
+  void on_plane_state(Time now, uint8_t plane, bool up);
+  /// Gives a path another source port: epoch + 1 (planned port change, MR-LOSS).
+  bool change_port(Time now, ConnectionHandle connection, uint8_t path, uint16_t port);
+
+  // Looking in.
+  bool connection_status(ConnectionHandle connection, ConnectionStatus& out) const;
+  size_t path_status(ConnectionHandle connection, std::span<PathStatus> out) const;
+  /// Drops by reason (wire::DropReason) since construction.
+  std::span<const uint64_t> drops() const;
+  /// True when nothing posted is unfinished and no acknowledgement is owed.
+  bool idle() const;
+  /// A hash over the protocol state, for "same seed same hash" and "state unchanged" checks.
+  uint64_t state_hash() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace metaroce::engine

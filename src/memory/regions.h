@@ -1,0 +1,66 @@
+// Registered memory: keys, bounds and rights (MR-MEM).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/expected.h"
+#include "base/flat_map.h"
+#include "base/rng.h"
+#include "base/slab.h"
+#include "base/status.h"
+#include "wire/types.h"
+
+namespace metaroce::memory {
+
+namespace access {
+inline constexpr uint8_t kRemoteWrite = 0x01;
+inline constexpr uint8_t kRemoteRead = 0x02;
+inline constexpr uint8_t kRemoteAtomic = 0x04;
+}  // namespace access
+
+struct Region {
+  std::byte* base = nullptr;  ///< null: a region without memory (simulation)
+  uint64_t length = 0;
+  uint64_t remote_base = 0;   ///< the address that peers use for its first byte
+  uint32_t key = 0;
+  uint8_t rights = 0;
+};
+
+struct RegionInfo {
+  uint32_t index = 0;
+  uint32_t key = 0;
+  uint64_t remote_base = 0;
+};
+
+/// Where a checked access lands.
+struct Target {
+  uint32_t region = 0;
+  uint64_t offset = 0;
+  std::byte* address = nullptr;
+};
+
+class Regions {
+ public:
+  Regions(uint32_t capacity, Rng rng);
+
+  /// Fails with kFull or kInvalid (length 0, or remote addresses that would wrap).
+  Expected<RegionInfo, Status> add(std::byte* base, uint64_t length, uint8_t rights);
+  /// As add, with an own remote base address.
+  Expected<RegionInfo, Status> add_at(std::byte* base, uint64_t length, uint8_t rights,
+                                      uint64_t remote_base);
+  Status remove(uint32_t index);
+
+  /// Checks key, bounds and rights; a zero-length access checks nothing (MR-MEM).
+  Expected<Target, wire::Refusal> check(uint32_t key, uint64_t address, uint32_t length,
+                                        uint8_t right) const;
+
+  uint32_t count() const { return slab_.used(); }
+
+ private:
+  Slab<Region> slab_;
+  FlatMap by_key_;
+  Rng rng_;
+};
+
+}  // namespace metaroce::memory
