@@ -45,8 +45,39 @@ struct Sequenced {
 /// Fails on fewer than 8 bytes, another version or an unassigned type.
 Decoded<Common> decode_common(Bytes bytes);
 
+inline constexpr uint8_t kFlagMask = 0xFC;  ///< bits of the flags byte that have a meaning
+
+/// Word 0 from its parts; unused flag bits become zero.
+constexpr uint32_t word0(PacketType type, uint8_t flags, uint8_t path, uint8_t floor) {
+  return uint32_t{kVersion} << 30 | uint32_t{static_cast<uint8_t>(type)} << 24 |
+         uint32_t{static_cast<uint8_t>(flags & kFlagMask)} << 16 | uint32_t{path} << 8 | floor;
+}
+
 /// Decodes words 0 to 4; the caller has checked type and that 20 bytes are there.
-Sequenced load_sequenced(const std::byte* p);
-void store_sequenced(std::byte* p, PacketType type, const Sequenced& s);
+inline Sequenced load_sequenced(const std::byte* p) {
+  const uint32_t w0 = load32(p);
+  const uint32_t w3 = load32(p + 12);
+  Sequenced s;
+  s.flags = static_cast<uint8_t>(w0 >> 16) & kFlagMask;
+  s.path = static_cast<uint8_t>(w0 >> 8);
+  s.floor = static_cast<uint8_t>(w0);
+  s.connection = load32(p + 4);
+  s.path_seq = load32(p + 8);
+  s.stamp = w3 >> 8;
+  s.epoch = (w3 >> 4) & 15;
+  s.backlog = static_cast<Backlog>((w3 >> 2) & 3);
+  s.cpsn = load32(p + 16);
+  return s;
+}
+
+/// Writes words 0 to 4 (20 bytes).
+inline void store_sequenced(std::byte* p, PacketType type, const Sequenced& s) {
+  store32(p, word0(type, s.flags, s.path, s.floor));
+  store32(p + 4, s.connection);
+  store32(p + 8, s.path_seq);
+  store32(p + 12,
+          s.stamp << 8 | (s.epoch & 15u) << 4 | (static_cast<uint32_t>(s.backlog) & 3u) << 2);
+  store32(p + 16, s.cpsn);
+}
 
 }  // namespace metaroce::wire

@@ -1,0 +1,239 @@
+#include "wire/handshake_packet.h"
+
+#include "wire/address_codec.h"
+#include "wire/check.h"
+
+namespace metaroce::wire {
+
+namespace {
+
+constexpr size_t kCookieBytes = 36;
+constexpr size_t kConfirmBytes = 20;
+constexpr size_t kHostProbeBytes = 20;
+constexpr size_t kUnknownConnectionBytes = 12;
+
+// Value bytes of the TLVs. A longer value is read up to here: a later revision may append.
+constexpr size_t kVersionsValue = 2;
+constexpr size_t kPlaneValue = 20;  // plane 8, family 8, port 16, address 16 bytes
+constexpr size_t kLimitsValue = 12;
+constexpr size_t kCookieValue = 16;
+
+constexpr uint8_t kMinWindowLog2 = 10;
+constexpr uint8_t kMaxWindowLog2 = 20;
+
+uint16_t load16(const std::byte* p) {
+  return static_cast<uint16_t>(static_cast<uint32_t>(p[0]) << 8 | static_cast<uint32_t>(p[1]));
+}
+
+void store16(std::byte* p, uint16_t v) {
+  p[0] = static_cast<std::byte>(v >> 8);
+  p[1] = static_cast<std::byte>(v);
+}
+
+// One bit per TLV that may stand only once; the planes follow from bit 8 on.
+bool first_time(uint32_t& seen, uint32_t bit) {
+  const bool fresh = (seen >> bit & 1) == 0;
+  seen |= 1u << bit;
+  return fresh;
+}
+
+bool load_plane(Bytes value, HandshakeParams& params, uint32_t& seen) {
+  if (value.size() < kPlaneValue) return false;
+  const auto plane = static_cast<uint8_t>(value[0]);
+  if (plane >= kMaxPlanes || !first_time(seen, 8u + plane)) return false;
+  SocketAddress& a = params.planes[plane];
+  a.family = static_cast<uint8_t>(value[1]);
+  if (a.family != 4 && a.family != 6) return false;
+  a.port = load16(value.data() + 2);
+  __builtin_memcpy(a.bytes.data(), value.data() + 4, a.family == 4 ? 4 : 16);
+  return true;
+}
+
+bool load_limits(Bytes value, HandshakeParams& params) {
+  if (value.size() < kLimitsValue) return false;
+  const std::byte* p = value.data();
+  params.cpsn_window_log2 = static_cast<uint8_t>(p[0]);
+  params.max_paths = static_cast<uint8_t>(p[1]);
+  params.max_streams = load16(p + 2);
+  params.span = load16(p + 4);
+  params.pmtu = load16(p + 6);
+  params.inflight_packets = load32(p + 8);
+  return params.cpsn_window_log2 >= kMinWindowLog2 && params.cpsn_window_log2 <= kMaxWindowLog2 &&
+         params.max_paths > 0 && params.span > 0;
+}
+
+bool load_tlv(uint8_t type, Bytes value, HandshakeParams& params, uint32_t& seen) {
+  const uint8_t kind = type & static_cast<uint8_t>(~tlv::kCritical);
+  switch (kind) {
+    case tlv::kVersions:
+      if (value.size() < kVersionsValue || !first_time(seen, kind)) return false;
+      params.versions = load16(value.data());
+      return true;
+    case tlv::kPlaneAddress:
+      return load_plane(value, params, seen);
+    case tlv::kLimits:
+      return first_time(seen, kind) && load_limits(value, params);
+    case tlv::kCookie:
+      if (value.size() < kCookieValue || !first_time(seen, kind)) return false;
+      params.has_cookie = true;
+      __builtin_memcpy(params.cookie.data(), value.data(), kCookieValue);
+      return true;
+    default:
+      // Known numbers that HandshakeParams cannot express yet are unknown here.
+      return (type & tlv::kCritical) == 0;
+  }
+}
+
+bool load_tlvs(Bytes area, HandshakeParams& params) {
+  uint32_t seen = 0;
+  while (!area.empty()) {
+    if (area.size() < 4) return false;
+    const auto type = static_cast<uint8_t>(area[0]);
+    const auto length = static_cast<size_t>(area[1]);
+    const size_t padded = (2 + length + 3) & ~size_t{3};
+    if (padded > area.size()) return false;
+    if (!load_tlv(type, area.subspan(2, length), params, seen)) return false;
+    area = area.subspan(padded);
+  }
+  return true;
+}
+
+// Starts a TLV in zeroed memory; returns where its value goes and moves `out` behind it.
+std::byte* open_tlv(std::byte*& out, uint8_t type, size_t length) {
+  std::byte* value = out + 2;
+  out[0] = static_cast<std::byte>(type);
+  out[1] = static_cast<std::byte>(length);
+  out += (2 + length + 3) & ~size_t{3};
+  return value;
+}
+
+std::byte* store_tlvs(std::byte* out, const HandshakeParams& params) {
+  // Critical: who ignored these two would break the connection.
+  store16(open_tlv(out, tlv::kVersions | tlv::kCritical, kVersionsValue), params.versions);
+  std::byte* limits = open_tlv(out, tlv::kLimits | tlv::kCritical, kLimitsValue);
+  limits[0] = static_cast<std::byte>(params.cpsn_window_log2);
+  limits[1] = static_cast<std::byte>(params.max_paths);
+  store16(limits + 2, params.max_streams);
+  store16(limits + 4, params.span);
+  store16(limits + 6, params.pmtu);
+  store32(limits + 8, params.inflight_packets);
+  for (uint32_t i = 0; i < kMaxPlanes; ++i) {
+    const SocketAddress& a = params.planes[i];
+    if (a.family == 0) continue;
+    std::byte* value = open_tlv(out, tlv::kPlaneAddress, kPlaneValue);
+    value[0] = static_cast<std::byte>(i);
+    value[1] = static_cast<std::byte>(a.family);
+    store16(value + 2, a.port);
+    __builtin_memcpy(value + 4, a.bytes.data(), a.family == 4 ? 4 : 16);
+  }
+  if (params.has_cookie) {
+    __builtin_memcpy(open_tlv(out, tlv::kCookie, kCookieValue), params.cookie.data(), kCookieValue);
+  }
+  return out;
+}
+
+}  // namespace
+
+Decoded<HelloPacket> decode_hello(Bytes bytes) {
+  const bool is_accept = !bytes.empty() && bytes[0] == first_byte(PacketType::kAccept);
+  const size_t fixed = is_accept ? kAcceptFixed : kHelloFixed;
+  const DropReason r =
+      check_kind(bytes, is_accept ? PacketType::kAccept : PacketType::kHello, fixed);
+  if (r != DropReason::kNone) return unexpected(r);
+  if (!is_accept && bytes.size() < kMinHello) return unexpected(DropReason::kBadLength);
+  const std::byte* p = bytes.data();
+  const uint32_t w7 = load32(p + 28);
+  const size_t tlv_bytes = w7 & 0xFFFF;
+  if (tlv_bytes > bytes.size() - fixed) return unexpected(DropReason::kBadLength);
+  HelloPacket h;
+  h.is_accept = is_accept;
+  h.connection = is_accept ? load32(p + 4) : 0;
+  h.own_connection = load32(p + 8);
+  h.nonce = load64(p + 12);
+  h.start_seq = load32(p + 20);
+  h.start_cpsn = load32(p + 24);
+  h.paths = static_cast<uint8_t>(w7 >> 24);
+  if (is_accept) h.echoed_nonce = load64(p + 32);
+  if (!load_tlvs(bytes.subspan(fixed, tlv_bytes), h.params)) {
+    return unexpected(DropReason::kBadTlv);
+  }
+  return h;
+}
+
+size_t encode(const HelloPacket& h, std::byte* out) {
+  __builtin_memset(out, 0, kMinHello);
+  const size_t fixed = h.is_accept ? kAcceptFixed : kHelloFixed;
+  store32(out, word0(h.is_accept ? PacketType::kAccept : PacketType::kHello, 0, 0, 0));
+  store32(out + 4, h.is_accept ? h.connection : 0);
+  store32(out + 8, h.own_connection);
+  store64(out + 12, h.nonce);
+  store32(out + 20, h.start_seq);
+  store32(out + 24, h.start_cpsn);
+  if (h.is_accept) store64(out + 32, h.echoed_nonce);
+  const std::byte* end = store_tlvs(out + fixed, h.params);
+  const auto length = static_cast<size_t>(end - out);
+  store32(out + 28, uint32_t{h.paths} << 24 | static_cast<uint32_t>(length - fixed));
+  return h.is_accept || length > kMinHello ? length : kMinHello;
+}
+
+Decoded<CookiePacket> decode_cookie(Bytes bytes) {
+  const DropReason r = check_exact(bytes, PacketType::kCookie, kCookieBytes);
+  if (r != DropReason::kNone) return unexpected(r);
+  CookiePacket c;
+  c.connection = load32(bytes.data() + 4);
+  c.nonce = load64(bytes.data() + 12);
+  __builtin_memcpy(c.cookie.data(), bytes.data() + 20, c.cookie.size());
+  return c;
+}
+
+size_t encode(const CookiePacket& c, std::byte* out) {
+  store32(out, word0(PacketType::kCookie, 0, 0, 0));
+  store32(out + 4, c.connection);
+  store32(out + 8, 0);
+  store64(out + 12, c.nonce);
+  __builtin_memcpy(out + 20, c.cookie.data(), c.cookie.size());
+  return kCookieBytes;
+}
+
+Decoded<ConfirmPacket> decode_confirm(Bytes bytes) {
+  const DropReason r = check_exact(bytes, PacketType::kConfirm, kConfirmBytes);
+  if (r != DropReason::kNone) return unexpected(r);
+  return ConfirmPacket{load32(bytes.data() + 4), load64(bytes.data() + 12)};
+}
+
+size_t encode(const ConfirmPacket& c, std::byte* out) {
+  store32(out, word0(PacketType::kConfirm, 0, 0, 0));
+  store32(out + 4, c.connection);
+  store32(out + 8, 0);
+  store64(out + 12, c.mac);
+  return kConfirmBytes;
+}
+
+Decoded<HostProbePacket> decode_host_probe(Bytes bytes) {
+  const DropReason r = check_exact(bytes, PacketType::kHostProbe, kHostProbeBytes);
+  if (r != DropReason::kNone) return unexpected(r);
+  const bool asks = (static_cast<uint8_t>(bytes[1]) & flag::kAckRequest) != 0;
+  return HostProbePacket{asks, load64(bytes.data() + 12)};
+}
+
+size_t encode(const HostProbePacket& h, std::byte* out) {
+  store32(out, word0(PacketType::kHostProbe, h.asks ? flag::kAckRequest : uint8_t{0}, 0, 0));
+  store64(out + 4, 0);
+  store64(out + 12, h.nonce);
+  return kHostProbeBytes;
+}
+
+Decoded<UnknownConnectionPacket> decode_unknown_connection(Bytes bytes) {
+  const DropReason r = check_exact(bytes, PacketType::kUnknownConnection, kUnknownConnectionBytes);
+  if (r != DropReason::kNone) return unexpected(r);
+  return UnknownConnectionPacket{load32(bytes.data() + 4), load32(bytes.data() + 8)};
+}
+
+size_t encode(const UnknownConnectionPacket& u, std::byte* out) {
+  store32(out, word0(PacketType::kUnknownConnection, 0, 0, 0));
+  store32(out + 4, u.word1);
+  store32(out + 8, u.word2);
+  return kUnknownConnectionBytes;
+}
+
+}  // namespace metaroce::wire
