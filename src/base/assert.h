@@ -14,7 +14,7 @@ void set_assert_context(unsigned long long seed, long long engine_time_ns);
 #define MR_ASSERT(expr) \
   (__builtin_expect(!!(expr), 1) ? (void)0 : ::metaroce::assert_failed(#expr, __FILE__, __LINE__))
 
-#ifdef MR_DEBUG_ASSERTS
+#ifdef MR_DASSERT_ON
 #define MR_DASSERT(expr) MR_ASSERT(expr)
 #else
 #define MR_DASSERT(expr) ((void)sizeof(!!(expr)))

@@ -10,12 +10,10 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "base/types.h"
+#include "message/work.h"
 #include "wire/types.h"
 
 namespace metaroce::engine {
-
-/// A handle of a connection: index and generation; never 0 for a real one.
-using ConnectionHandle = uint32_t;
 
 /// One received packet, verified by the driver: `bytes` ends before the trailer.
 struct RxPacket {
@@ -59,39 +57,11 @@ struct TxRun {
   std::byte headers[kRunHeaderBytes];
 };
 
-enum class Operation : uint8_t { kWrite, kWriteImm, kSend, kSendImm, kReceive };
-
-struct WorkRequest {
-  uint64_t id = 0;  ///< returned in the completion
-  ConnectionHandle connection = 0;
-  uint16_t stream = 0;
-  Operation operation = Operation::kWrite;
-  bool solicited = false;
-  const std::byte* local = nullptr;  ///< may be null for a simulated payload
-  uint64_t length = 0;               ///< 0 to 2^31
-  uint64_t remote_address = 0;
-  uint32_t remote_key = 0;
-  uint32_t immediate = 0;
-};
-
-struct ReceiveRequest {
-  uint64_t id = 0;
-  ConnectionHandle connection = 0;
-  uint16_t stream = 0;
-  std::byte* buffer = nullptr;
-  uint64_t length = 0;
-};
-
-struct Completion {
-  uint64_t id = 0;
-  ConnectionHandle connection = 0;
-  uint16_t stream = 0;
-  Operation operation = Operation::kWrite;
-  Status status = Status::kOk;
-  bool has_immediate = false;
-  uint32_t immediate = 0;
-  uint64_t bytes = 0;
-};
+using message::Completion;
+using message::ConnectionHandle;
+using message::Operation;
+using message::ReceiveRequest;
+using message::WorkRequest;
 
 enum class ConnectionEventKind : uint8_t {
   kAccepted,     ///< a peer connected to us

@@ -1,0 +1,89 @@
+// The receiving half of all streams of one connection: matching, counting, completions in MSN
+// order (MR-MSG). It decides whether a packet may be accepted; placement is the driver's work.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/flat_map.h"
+#include "base/settings.h"
+#include "base/slab.h"
+#include "base/time.h"
+#include "message/work.h"
+#include "wire/data_packet.h"
+
+namespace metaroce::message {
+
+struct OpenMessage;    // a message of which something was accepted and that is not delivered
+struct ReceiveStream;  // receiving state of one stream
+struct PostedReceive;
+
+struct ReceivePools {
+  explicit ReceivePools(const Settings& settings);
+  ~ReceivePools();
+  Slab<OpenMessage>& messages() { return *messages_; }
+  Slab<ReceiveStream>& streams() { return *streams_; }
+  Slab<PostedReceive>& receives() { return *receives_; }
+  FlatMap& index() { return *index_; }  ///< (connection index, stream, MSN) -> message
+
+ private:
+  std::unique_ptr<Slab<OpenMessage>> messages_;
+  std::unique_ptr<Slab<ReceiveStream>> streams_;
+  std::unique_ptr<Slab<PostedReceive>> receives_;
+  std::unique_ptr<FlatMap> index_;
+};
+
+/// The answer to one data packet, before key and bounds are checked.
+struct Admission {
+  bool accepted = false;
+  wire::Refusal reason = wire::Refusal::kUnknown;
+  uint32_t rq_seq = 0;        ///< of a refused packet that consumes a receive
+  bool check_memory = false;  ///< Write: the connection checks key, address and length next
+  std::byte* address = nullptr;  ///< Send: where this packet's payload goes (null: nowhere)
+  uint64_t offset = 0;           ///< Send: within the receive buffer
+  uint32_t message = 0xFFFFFFFFu;  ///< open message found or reserved; pass it to commit
+};
+
+class Receiver {
+ public:
+  Receiver(ReceivePools& pools, const Settings& settings, ConnectionHandle connection);
+  ~Receiver();
+
+  /// kFull: no record left. The stream is created if needed.
+  Status post(const ReceiveRequest& request);
+
+  /// Checks stream, span (MSN - delivered < span, else kSpan; below delivered: kStreamClosed is
+  /// wrong, such a packet is kUnknown-refused and counted), credit (kNotReady), length (kLength),
+  /// space (kNoOpenMessage; the last entry only for MSN = delivered). Changes nothing but may
+  /// create the stream; an admission that is not committed must leave no trace.
+  Admission admit(const wire::DataPacket& packet);
+
+  /// Counts an admitted packet as accepted, completes and delivers what is complete.
+  void commit(const wire::DataPacket& packet, const Admission& admission);
+
+  /// Absolute receive limit of a stream (number of receives ever posted), 0 if unknown.
+  uint32_t limit(uint16_t stream) const;
+
+  /// A stream whose sender ran out of credit and that got new receives since the last call:
+  /// an unsolicited ACK should tell. False if none.
+  bool credit_news(uint16_t& stream);
+  /// The sender asks (probe) for the credit of this stream.
+  void on_credit_asked(uint16_t stream);
+
+  /// RESET from the peer: messages below final_msn that are complete are delivered, everything
+  /// else of the stream is dropped, posted receives are flushed. Idempotent.
+  void on_reset(uint16_t stream, uint32_t final_msn);
+
+  /// Ends all posted receives: first kStatus for each stream's oldest, the rest kFlushed.
+  void fail_all(Status first);
+
+  size_t poll(std::span<Completion> out);
+
+  uint64_t messages_delivered() const;
+  uint64_t hash() const;  ///< over stream ids, delivered MSNs, accepted bytes (order independent)
+
+ private:
+  // (helper fills in)
+};
+
+}  // namespace metaroce::message
