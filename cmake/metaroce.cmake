@@ -16,8 +16,8 @@ target_compile_options(mr_flags INTERFACE
   -Wall -Wextra -Wpedantic -Werror
   # A fused multiply-add would make the same seed differ between compilers and machines.
   -ffp-contract=off
-  # Keeps assertion messages and debug information free of the place the tree was built in.
-  -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  # Keeps assertion messages free of the place the tree was built in.
+  -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(MR_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(mr_flags INTERFACE -march=${MR_ARCH})
 endif()
