@@ -1,0 +1,30 @@
+// The trailer of a plain packet: CRC32C over header and payload, big-endian (MR-WIRE-007, 008).
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "engine/api.h"
+
+namespace metaroce::driver {
+
+/// Bytes on the wire of packet `i` of the run, trailer included.
+inline size_t packet_bytes(const engine::TxRun& run, size_t i) {
+  return size_t{run.header_length[i]} + run.payload_length[i] + run.trailer;
+}
+
+/// Fills the trailer of every packet of the run. A null payload counts as that many zeros.
+/// Runs with a trailer other than 4 bytes (AEAD) are refused: false.
+bool fill_trailers(engine::TxRun& run);
+
+/// Copies packet `i` whose header starts at `header` to `out`, trailer included; returns its size.
+/// `out` must have room for packet_bytes(run, i).
+size_t flatten(const engine::TxRun& run, size_t i, const std::byte* header, std::byte* out);
+
+/// Writes the CRC of bytes[0, size - 4) into the last four bytes; size >= 4.
+void append_crc(std::span<std::byte> packet);
+
+/// The packet without its trailer if the CRC matches, otherwise an empty span.
+std::span<const std::byte> verify_crc(std::span<const std::byte> packet);
+
+}  // namespace metaroce::driver

@@ -1,0 +1,134 @@
+// The transport on UDP sockets: one receive socket a plane, one transmit socket a path.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/expected.h"
+#include "driver/common/clock.h"
+#include "driver/common/error.h"
+#include "driver/common/fault_injector.h"
+#include "driver/udp/udp_options.h"
+#include "engine/api.h"
+#include "engine/engine.h"
+
+namespace metaroce::driver {
+
+/// What the network said about something sent; goes to Engine::on_network_hint.
+struct Hint {
+  uint32_t connection = 0;
+  uint8_t path = 0xFF;
+  engine::NetworkHint hint = engine::NetworkHint::kNotSent;
+  uint32_t value = 0;
+};
+
+struct PlaneEvent {
+  uint8_t plane = 0;
+  bool up = false;
+};
+
+/// Belongs to one thread, like its engine. Use: open(), build the EngineConfig from local(),
+/// plane_mtu() and inflight_packets(), then loop over progress() and wait().
+class UdpDriver {
+ public:
+  static Expected<std::unique_ptr<UdpDriver>, Error> open(const UdpOptions& options);
+  ~UdpDriver();
+  UdpDriver(const UdpDriver&) = delete;
+  UdpDriver& operator=(const UdpDriver&) = delete;
+
+  /// The planes with the service port filled in: EngineConfig::local.
+  const std::vector<SocketAddress>& local() const;
+  /// EngineConfig::plane_mtu.
+  const std::vector<uint16_t>& plane_mtu() const;
+  uint16_t port() const;
+  /// Full packets that the smallest granted receive buffer holds: Settings::inflight_packets.
+  uint32_t inflight_packets() const;
+  /// Granted bytes of the smallest receive and send buffer, as rmem_max and wmem_max count them.
+  uint32_t receive_buffer() const;
+  uint32_t send_buffer() const;
+  /// One line that names the sysctl and both numbers when a buffer is smaller than asked; or "".
+  const std::string& buffer_warning() const;
+
+  /// One round without blocking: receive, place, deadlines, hints, transmit. Returns the packets
+  /// and deadlines handled, 0 when there was nothing to do.
+  template <class AnyEngine>
+  size_t progress(AnyEngine& engine);
+  /// Spins for a while after the last work (returns at once, call progress() again), then blocks
+  /// until a packet, the engine's deadline, `extra_fd` readable (-1: none) or `timeout`.
+  /// Call it when progress() returned 0.
+  template <class AnyEngine>
+  void wait(AnyEngine& engine, int extra_fd, Duration timeout) {
+    wait_until(engine.next_deadline(), extra_fd, timeout);
+  }
+
+  // The pieces of progress(), for tests and for loops of another shape.
+
+  /// Receives one batch from all planes; the packets are verified and stay valid until the next
+  /// call of receive().
+  std::span<const engine::RxPacket> receive(Time now);
+  /// Carries out placements of the last batch.
+  void place(std::span<const engine::RxPacket> packets, std::span<const engine::Placement> list);
+  /// Sends runs; nothing is lost when the sockets are full: what does not fit is kept (as bytes)
+  /// and goes out first next time. Trailers are filled in. Returns the datagrams handed over.
+  size_t transmit(Time now, std::span<engine::TxRun> runs);
+  /// True while kept packets wait for a socket; poll no runs then.
+  bool tx_blocked() const;
+  void wait_until(Time deadline, int extra_fd, Duration timeout);
+  /// Hints and plane changes since the last call; valid until the next call of the same.
+  std::span<const Hint> take_hints(Time now);
+  std::span<const PlaneEvent> take_plane_events(Time now);
+
+  const UdpCounters& counters() const;
+  uint32_t tx_sockets() const;
+  /// The injectors (rules from UdpOptions::faults) and their books.
+  FaultInjector& rx_faults();
+  FaultInjector& tx_faults();
+
+ private:
+  UdpDriver();
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+  static constexpr size_t kPlacements = 512;
+  static constexpr size_t kRuns = 8;
+  static constexpr size_t kTransmitBatches = 2;
+  size_t note_progress(Time now, size_t work);
+  std::unique_ptr<engine::Placement[]> placements_;
+  std::unique_ptr<engine::TxRun[]> runs_;
+};
+
+template <class AnyEngine>
+size_t UdpDriver::progress(AnyEngine& engine) {
+  Time t = now();
+  for (const PlaneEvent& e : take_plane_events(t)) engine.on_plane_state(t, e.plane, e.up);
+  const auto packets = receive(t);
+  size_t work = packets.size();
+  if (work != 0) t = now();
+  for (size_t at = 0; at < packets.size(); at += kPlacements) {
+    const auto part = packets.subspan(at, std::min(kPlacements, packets.size() - at));
+    const size_t n = engine.on_packets(t, part, {placements_.get(), kPlacements});
+    place(part, {placements_.get(), n});
+  }
+  for (const Hint& h : take_hints(t)) {
+    engine.on_network_hint(t, h.connection, h.path, h.hint, h.value);
+    ++work;
+  }
+  if (engine.next_deadline() <= t) {
+    engine.on_deadline(t);
+    ++work;
+  }
+  // A bounded number of batches: received packets must not wait behind an endless queue.
+  for (size_t batch = 0; batch < kTransmitBatches; ++batch) {
+    if (tx_blocked() && transmit(t, {}) == 0) break;
+    if (tx_blocked()) break;
+    const size_t n = engine.poll_transmit(t, {runs_.get(), kRuns});
+    if (n == 0) break;
+    work += transmit(t, {runs_.get(), n});
+    if (n < kRuns) break;
+  }
+  return note_progress(t, work);
+}
+
+}  // namespace metaroce::driver
