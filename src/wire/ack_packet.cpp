@@ -9,8 +9,9 @@ namespace {
 constexpr size_t kMapAt = 16;
 constexpr size_t kWideMapBytes = 128;
 
-// On the wire the first bit of a map is the most significant of its first byte; in memory bit 0 of
-// word 0. The big-endian load and a 64-bit bit reversal together leave a reversal in each byte.
+// MR-WIRE-043: on the wire the first bit of a map is the most significant of its first byte; in
+// memory bit 0 of word 0. The big-endian load and a 64-bit bit reversal together leave a reversal
+// in each byte.
 constexpr uint64_t reverse_in_bytes(uint64_t v) {
   v = (v >> 1 & 0x5555555555555555ull) | (v & 0x5555555555555555ull) << 1;
   v = (v >> 2 & 0x3333333333333333ull) | (v & 0x3333333333333333ull) << 2;
@@ -98,7 +99,7 @@ Decoded<AckPacket> decode_ack(Bytes bytes) {
   if (is_long) {
     a.is_long = true;
     load_map(p + kAckBytes, a.refused);
-    if (a.refused.minus(a.map).any()) return unexpected(DropReason::kBadField);
+    if (a.refused.minus(a.map).any()) return unexpected(DropReason::kBadField);  // MR-WIRE-047
     load_refusal(p + 96, a.f);
   }
   return result;

@@ -7,7 +7,7 @@ namespace metaroce::wire {
 
 namespace {
 
-constexpr uint32_t kMaxGeneration = 0xFFFF;  // of a path: it stands in the AEAD nonce with 16 bits
+constexpr uint32_t kPathGenerationMask = 0xFFFF;  // as many bits as it has in the AEAD nonce
 
 constexpr size_t control_bytes(ControlOpcode opcode) {
   switch (opcode) {
@@ -30,29 +30,44 @@ constexpr size_t control_bytes(ControlOpcode opcode) {
 }
 static_assert(control_bytes(ControlOpcode::kPathOpen) == kMaxControl);
 
+uint32_t word6(const ControlPacket& c) {
+  switch (c.opcode) {
+    case ControlOpcode::kReset:
+    case ControlOpcode::kCredit:
+    case ControlOpcode::kClose:
+      return 0;
+    case ControlOpcode::kPathOpen:
+    case ControlOpcode::kPathClose:
+      return c.generation & kPathGenerationMask;
+    default:
+      return c.generation;
+  }
+}
+
 // The words from w8 on; the length has been checked.
 DropReason load_words(const std::byte* p, ControlPacket& c) {
   const uint32_t w8 = c.opcode == ControlOpcode::kKeyUpdate ? 0 : load32(p + 32);
   switch (c.opcode) {
     case ControlOpcode::kReset:
-      c.generation = 0;
-      [[fallthrough]];
     case ControlOpcode::kCredit:
     case ControlOpcode::kClose:
+      c.generation = 0;
       c.value = w8;
       return DropReason::kNone;
     case ControlOpcode::kPathOpen:
+      c.generation &= kPathGenerationMask;
       c.path = static_cast<uint8_t>(w8 >> 24);
       c.plane = static_cast<uint8_t>(w8 >> 16);
       c.start = load32(p + 36);
       if (!load_address(p + 40, c.address[0]) || !load_address(p + 60, c.address[1]) ||
-          c.plane >= kMaxPlanes || c.generation > kMaxGeneration) {
+          c.plane >= kMaxPlanes) {
         return DropReason::kBadField;
       }
       return DropReason::kNone;
     case ControlOpcode::kPathClose:
+      c.generation &= kPathGenerationMask;
       c.path = static_cast<uint8_t>(w8 >> 24);
-      return c.generation > kMaxGeneration ? DropReason::kBadField : DropReason::kNone;
+      return DropReason::kNone;
     case ControlOpcode::kPortStatus:
       c.value = w8 >> 16;
       __builtin_memcpy(c.loss, p + 36, kMaxPlanes);
@@ -97,7 +112,7 @@ Decoded<ControlPacket> decode_control(Bytes bytes) {
 size_t encode(const ControlPacket& c, std::byte* out) {
   store_sequenced(out, PacketType::kControl, c.s);
   store32(out + 20, uint32_t{c.stream} << 16 | uint32_t{static_cast<uint8_t>(c.opcode)} << 8);
-  store32(out + 24, c.opcode == ControlOpcode::kReset ? 0 : c.generation);
+  store32(out + 24, word6(c));
   store32(out + 28, 0);
   switch (c.opcode) {
     case ControlOpcode::kReset:

@@ -2,12 +2,12 @@
 //
 //   w0-4 as in common.h | w5 stream 16, control opcode 8, 0 8 | w6 MSN or generation | w7 0 | w8 on:
 //   RESET          w6 0, w8 final MSN
-//   CREDIT         w8 receive limit 32
-//   PATH_OPEN      w6 generation, w8 path id 8, plane 8, 0 16, w9 start sequence, then two addresses
-//   PATH_CLOSE     w6 generation, w8 path id 8, 0 24
+//   CREDIT         w6 0, w8 receive limit 32
+//   PATH_OPEN      w6 generation (low 16 bits), w8 path id 8, plane 8, 0 16, w9 start sequence, then two addresses
+//   PATH_CLOSE     w6 generation (low 16 bits), w8 path id 8, 0 24
 //   PORT_STATUS    w6 generation, w8 plane mask of usable planes 16, 0 16, then 16 loss bytes
 //   ADD_ADDR       w6 generation, w8 plane 8, 0 24, one address
-//   CLOSE          w8 code
+//   CLOSE          w6 0, w8 code 16, application error 16
 //   KEY_UPDATE     w6 generation
 //   RESPONSE_ERROR w6 request MSN, w8 reason 8, 0 24
 //   An address: family 8 (4 or 6), 0 8, port 16, then 16 bytes (IPv4 in the first four)

@@ -8,6 +8,7 @@ namespace metaroce::wire {
 namespace {
 
 constexpr size_t kFixedBytes = 32;
+constexpr uint32_t kAtomicBytes = 8;
 constexpr uint8_t kMessageFlagMask = 0x1F;
 constexpr uint32_t kOpcodes = 16;
 
@@ -88,7 +89,7 @@ Decoded<DataPacket> decode_data(Bytes bytes) {
   const uint32_t last = (w5 / message_flag::kLast) & 1;
   if (op >= kOpcodes) return unexpected(DropReason::kBadOpcode);
   const size_t header = kHeader.bytes[op * 2 + last];
-  if (header == 0) return unexpected(DropReason::kBadOpcode);
+  if (header == 0) return unexpected(DropReason::kBadOpcode);  // MR-WIRE-030
   if (bytes.size() < header) return unexpected(DropReason::kTooShort);
 
   Decoded<DataPacket> result;
@@ -102,9 +103,13 @@ Decoded<DataPacket> decode_data(Bytes bytes) {
   d.payload_begin = static_cast<uint32_t>(header);
   d.payload_length = static_cast<uint32_t>(bytes.size() - header);
   const uint64_t end = uint64_t{d.offset} + (bytes.size() - header);
-  if (end > kMaxMessageBytes) return unexpected(DropReason::kBadLength);
+  if (end > kMaxMessageBytes) return unexpected(DropReason::kBadLength);  // MR-WIRE-028
   if (bytes.size() != header && !carries_payload(d.opcode)) {
-    return unexpected(DropReason::kBadLength);
+    return unexpected(DropReason::kBadLength);  // MR-WIRE-006
+  }
+  if (d.opcode == Opcode::kAtomicResponse && d.payload_length != kAtomicBytes) {
+    return unexpected(d.payload_length < kAtomicBytes ? DropReason::kTooShort
+                                                      : DropReason::kBadLength);
   }
   load_extension(p, d);
   if (d.read_length > kMaxMessageBytes) return unexpected(DropReason::kBadField);

@@ -91,7 +91,7 @@ bool load_tlvs(Bytes area, HandshakeParams& params) {
     const auto type = static_cast<uint8_t>(area[0]);
     const auto length = static_cast<size_t>(area[1]);
     const size_t padded = (2 + length + 3) & ~size_t{3};
-    if (padded > area.size()) return false;
+    if (padded > area.size()) return false;  // MR-WIRE-056
     if (!load_tlv(type, area.subspan(2, length), params, seen)) return false;
     area = area.subspan(padded);
   }
@@ -140,7 +140,8 @@ Decoded<HelloPacket> decode_hello(Bytes bytes) {
   const DropReason r =
       check_kind(bytes, is_accept ? PacketType::kAccept : PacketType::kHello, fixed);
   if (r != DropReason::kNone) return unexpected(r);
-  if (!is_accept && bytes.size() < kMinHello) return unexpected(DropReason::kBadLength);
+  // MR-WIRE-050: 512 bytes with the trailer, which the caller has cut off.
+  if (!is_accept && bytes.size() < kMinHello - kCrcBytes) return unexpected(DropReason::kBadLength);
   const std::byte* p = bytes.data();
   const uint32_t w7 = load32(p + 28);
   const size_t tlv_bytes = w7 & 0xFFFF;

@@ -88,7 +88,7 @@ struct UnknownConnectionPacket {
   bool operator==(const UnknownConnectionPacket&) const = default;
 };
 
-/// Fail with kTooShort, kBadTlv (truncated, or unknown and critical), kBadLength (HELLO < 512).
+/// Fail with kTooShort, kBadTlv (truncated, or unknown and critical), kBadLength (HELLO < 512 with trailer).
 Decoded<HelloPacket> decode_hello(Bytes bytes);  // HELLO and ACCEPT
 Decoded<CookiePacket> decode_cookie(Bytes bytes);
 Decoded<ConfirmPacket> decode_confirm(Bytes bytes);
