@@ -29,7 +29,8 @@ class Rng {
 
   /// Uniform in [0, bound); bound > 0. The bias of at most bound / 2^64 is accepted.
   uint64_t below(uint64_t bound) {
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
+    __extension__ typedef unsigned __int128 Wide;  // g++ -Wpedantic wants it said
+    return static_cast<uint64_t>((Wide{next()} * bound) >> 64);
   }
 
   /// True with a probability of parts / 2^32.
