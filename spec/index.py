@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""Writes INDEX.md from the rules of the chapters; --check exits 1 on drift or on a malformed rule."""
+"""Writes INDEX.md from the rules of the chapters; --check exits 1 on drift or a malformed rule."""
 import pathlib
 import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-RULE = re.compile(r"^\*\*(MR-(ADDR|WIRE|PATH|CPSN|LOSS|HEALTH|ACK|MSG|MEM|CC|CONN|PMTU|SEC)-\d{3})\*\* (.+)$")
-LEVELS = ("MUST NOT", "MUST", "SHOULD NOT", "SHOULD", "MAY")
+AREAS = "ADDR|WIRE|PATH|CPSN|LOSS|HEALTH|ACK|MSG|MEM|CC|CONN|PMTU|SEC"
+RULE = re.compile(r"^\*\*(MR-(" + AREAS + r")-\d{3})\*\* (.+)$")
+LEVEL = re.compile(r"\b(MUST NOT|MUST|SHOULD NOT|SHOULD|MAY)\b")
 
 
 def level_of(text):
-    """The strongest level word of a rule, or '-' for a definition."""
-    for level in LEVELS:
-        if re.search(r"\b" + level + r"\b", text):
-            return "MUST" if level == "MUST NOT" and re.search(r"\bMUST (?!NOT)", text) else level
-    return "-"
+    """The first level word of a rule: it is the rule's level. '-' when there is none."""
+    match = LEVEL.search(text)
+    return match.group(1) if match else "-"
 
 
 def summary_of(text):
@@ -44,7 +43,8 @@ def collect():
             for rule in re.findall(r"MR-[A-Z]+-\d{3}", path.read_text()):
                 if rule not in known:
                     errors.append(f"{path.name}: cites unknown {rule}")
-    for rule in re.findall(r'^\["?(MR-[A-Z]+-\d{3})"?\]', (HERE / "exceptions.toml").read_text(), re.M):
+    listed = (HERE / "exceptions.toml").read_text()
+    for rule in re.findall(r'^\["?(MR-[A-Z]+-\d{3})"?\]', listed, re.M):
         if rule not in known:
             errors.append(f"exceptions.toml: unknown {rule}")
     return rules, errors
