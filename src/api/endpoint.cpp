@@ -1,0 +1,286 @@
+#include "api/endpoint.h"
+
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "driver/common/clock.h"
+#include "driver/common/socket_address.h"
+#include "driver/udp/udp_driver.h"
+#include "engine/engine.h"
+
+namespace metaroce::api {
+namespace {
+
+constexpr size_t kCompletionBatch = 256;
+
+std::string in_seconds(Duration d) {
+  const int64_t ms = d.ns / 1'000'000;
+  std::string text = std::to_string(ms / 1000);
+  if (ms % 1000 != 0) text += "." + std::to_string(1000 + ms % 1000).substr(1);
+  return text + " s";
+}
+
+Error from_driver(const driver::Error& error) {
+  return {Status::kInvalid, error.code, error.text};
+}
+
+uint64_t system_seed() {
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
+    seed = static_cast<uint64_t>(driver::now().ns) ^ (static_cast<uint64_t>(getpid()) << 32);
+  }
+  return seed;
+}
+
+}  // namespace
+
+Endpoint::Endpoint(const EndpointOptions& options)
+    : options_(options), completions_(kCompletionBatch) {}
+
+Endpoint::~Endpoint() {
+  if (wake_fd_ >= 0) ::close(wake_fd_);
+}
+
+Expected<std::unique_ptr<Endpoint>, Error> Endpoint::open(const EndpointOptions& options) {
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(options));
+  driver::UdpOptions udp;
+  udp.local = options.local;
+  udp.port = options.port;
+  udp.receive_buffer = options.receive_buffer;
+  udp.send_buffer = options.send_buffer;
+  udp.max_payload = options.settings.max_payload;
+  udp.spin = options.spin;
+  udp.faults = options.faults;
+  auto opened = driver::UdpDriver::open(udp);
+  if (!opened) return unexpected(from_driver(opened.error()));
+  endpoint->driver_ = std::move(*opened);
+  endpoint->wake_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (endpoint->wake_fd_ < 0) {
+    return unexpected(from_driver(driver::system_error(errno, "eventfd")));
+  }
+  engine::EngineConfig config;
+  config.settings = options.settings;
+  // The window follows the buffer that was granted, never the other way round.
+  config.settings.inflight_packets =
+      std::min(config.settings.inflight_packets, endpoint->driver_->inflight_packets());
+  config.local = endpoint->driver_->local();
+  config.plane_mtu = endpoint->driver_->plane_mtu();
+  config.accept = options.accept;
+  endpoint->engine_ = std::make_unique<engine::Engine>(
+      std::move(config), Rng(options.seed != 0 ? options.seed : system_seed()));
+  return endpoint;
+}
+
+const std::vector<SocketAddress>& Endpoint::local() const { return driver_->local(); }
+uint16_t Endpoint::port() const { return driver_->port(); }
+
+size_t Endpoint::round() { return driver_->progress(*engine_); }
+
+bool Endpoint::collect() {
+  if (completions_begin_ == completions_end_) {
+    completions_begin_ = 0;
+    completions_end_ = engine_->poll_completions(completions_);
+  }
+  ConnectionEvent batch[16];
+  size_t n = 0;
+  do {
+    n = engine_->poll_events(batch);
+    events_.insert(events_.end(), batch, batch + n);
+  } while (n == std::size(batch));
+  return completions_begin_ != completions_end_ || !events_.empty();
+}
+
+bool Endpoint::take_event(ConnectionHandle connection, ConnectionEventKind kind,
+                          ConnectionEvent& out) {
+  const auto found = std::find_if(events_.begin(), events_.end(), [&](const ConnectionEvent& e) {
+    return e.kind == kind && (connection == 0 || e.connection == connection);
+  });
+  if (found == events_.end()) return false;
+  out = *found;
+  events_.erase(found);
+  return true;
+}
+
+Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration timeout) const {
+  const std::string who = driver::to_string(peer) + " (UDP port " + std::to_string(peer.port) + ")";
+  const std::string port = std::to_string(peer.port);
+  switch (status) {
+    case Status::kRefused:
+      return {status, ECONNREFUSED,
+              who + " refused: nothing listens there, or a firewall rejects UDP port " + port +
+                  "; check that the receiver runs and uses this port"};
+    case Status::kUnreachable:
+      return {status, EHOSTUNREACH,
+              who + " is unreachable: the network reports no way there; check the address, the "
+                    "route and the interface"};
+    case Status::kMismatch:
+      return {status, EPROTO,
+              who + " speaks no common version of the protocol; update the older side"};
+    case Status::kFull:
+      return {status, ENOMEM, who + ": no free connection (setting max_connections)"};
+    case Status::kUnresponsive:
+      return {status, ETIMEDOUT,
+              who + " did not answer within " + in_seconds(timeout) +
+                  "; check that the receiver runs, that the address is right, and that no firewall "
+                  "drops UDP port " + port + " in either direction"};
+    default:
+      return {status, ECONNABORTED, who + ": " + metaroce::to_string(status)};
+  }
+}
+
+Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddress> peer,
+                                                    Duration timeout) {
+  if (peer.empty()) return unexpected(Error{Status::kInvalid, EINVAL, "no address to connect to"});
+  engine::ConnectRequest request;
+  request.peer.assign(peer.begin(), peer.end());
+  const Time begin = driver::now();
+  const auto handle = engine_->connect(begin, request);
+  if (!handle) return unexpected(connect_error(peer[0], handle.error(), timeout));
+  const Time end = begin + timeout;
+  ConnectionEvent event;
+  for (;;) {
+    if (take_event(*handle, ConnectionEventKind::kConnected, event)) return *handle;
+    if (take_event(*handle, ConnectionEventKind::kFailed, event) ||
+        take_event(*handle, ConnectionEventKind::kLost, event) ||
+        take_event(*handle, ConnectionEventKind::kClosed, event)) {
+      const Status status = event.status == Status::kOk ? Status::kClosed : event.status;
+      return unexpected(connect_error(peer[0], status, driver::now() - begin));
+    }
+    const Time t = driver::now();
+    if (t >= end) {
+      engine_->close(t, *handle, 0);
+      return unexpected(connect_error(peer[0], Status::kUnresponsive, timeout));
+    }
+    if (round() == 0) driver_->wait(*engine_, wake_fd_, end - t);
+    collect();
+  }
+}
+
+Expected<Peer, Error> Endpoint::accept(Duration timeout) {
+  const Time end = driver::now() + timeout;
+  ConnectionEvent event;
+  for (;;) {
+    if (take_event(0, ConnectionEventKind::kAccepted, event)) {
+      return Peer{event.connection, event.peer};
+    }
+    const Time t = driver::now();
+    if (t >= end) {
+      return unexpected(Error{Status::kUnresponsive, ETIMEDOUT,
+                              "nobody connected to UDP port " + std::to_string(port()) +
+                                  " within " + in_seconds(timeout)});
+    }
+    if (round() == 0) driver_->wait(*engine_, wake_fd_, end - t);
+    collect();
+  }
+}
+
+void Endpoint::close(ConnectionHandle connection, uint32_t code) {
+  engine_->close(driver::now(), connection, code);
+}
+
+Expected<Region, Error> Endpoint::register_region(std::span<std::byte> memory, uint8_t rights) {
+  const auto added = engine_->regions().add(memory.data(), memory.size(), rights);
+  if (!added) {
+    return unexpected(Error{added.error(), added.error() == Status::kFull ? ENOMEM : EINVAL,
+                            added.error() == Status::kFull
+                                ? "no free memory region (setting max_regions)"
+                                : "a memory region needs a length and must not wrap around"});
+  }
+  return Region{added->index, added->key, added->remote_base};
+}
+
+Status Endpoint::deregister_region(const Region& region) {
+  return engine_->regions().remove(region.index);
+}
+
+size_t Endpoint::post(std::span<const WorkRequest> requests, Status& status) {
+  return engine_->post(driver::now(), requests, status);
+}
+
+size_t Endpoint::post_receive(std::span<const ReceiveRequest> requests, Status& status) {
+  return engine_->post_receives(driver::now(), requests, status);
+}
+
+size_t Endpoint::poll(std::span<Completion> out) {
+  round();
+  collect();
+  const size_t n = std::min(out.size(), completions_end_ - completions_begin_);
+  std::copy_n(completions_.begin() + static_cast<ptrdiff_t>(completions_begin_), n, out.begin());
+  completions_begin_ += n;
+  return n;
+}
+
+bool Endpoint::next_event(ConnectionEvent& out) {
+  if (events_.empty()) return false;
+  out = events_.front();
+  events_.pop_front();
+  return true;
+}
+
+bool Endpoint::wait(Duration timeout) {
+  const Time end = driver::now() + timeout;
+  for (;;) {
+    const size_t work = round();
+    if (collect()) return true;
+    if (woken_.exchange(false)) {
+      uint64_t count = 0;
+      // Non-blocking; emptied so that the next wait can block.
+      if (::read(wake_fd_, &count, sizeof count) < 0) count = 0;
+      return false;
+    }
+    const Time t = driver::now();
+    if (t >= end) return false;
+    if (work == 0) driver_->wait(*engine_, wake_fd_, end - t);
+  }
+}
+
+void Endpoint::wake() {
+  if (woken_.exchange(true)) return;
+  const uint64_t one = 1;
+  // Fails only when the counter is full, and then the descriptor is readable anyway.
+  if (::write(wake_fd_, &one, sizeof one) < 0) return;
+}
+
+bool Endpoint::connection_status(ConnectionHandle connection, ConnectionStatus& out) const {
+  return engine_->connection_status(connection, out);
+}
+
+size_t Endpoint::path_status(ConnectionHandle connection, std::span<PathStatus> out) const {
+  return engine_->path_status(connection, out);
+}
+
+std::span<const uint64_t> Endpoint::drops() const { return engine_->drops(); }
+const driver::UdpCounters& Endpoint::udp_counters() const { return driver_->counters(); }
+const driver::FaultTally& Endpoint::rx_tally() const { return driver_->rx_faults().tally(); }
+const driver::FaultTally& Endpoint::tx_tally() const { return driver_->tx_faults().tally(); }
+
+void Endpoint::set_plane_dark(uint8_t plane, bool dark) {
+  driver_->rx_faults().set_plane_dark(plane, dark);
+  driver_->tx_faults().set_plane_dark(plane, dark);
+}
+
+const std::string& Endpoint::buffer_warning() const { return driver_->buffer_warning(); }
+
+std::string describe_loss(const ConnectionEvent& event, Duration death_timeout) {
+  const std::string who = driver::to_string(event.peer) + " (UDP)";
+  switch (event.status) {
+    case Status::kOk:
+    case Status::kClosed: return who + " closed the connection";
+    case Status::kUnresponsive:
+      return who + " stopped answering: no progress and no probe answered on any plane for " +
+             in_seconds(death_timeout) +
+             "; the process may be gone, the host down, or the network cut";
+    case Status::kUnreachable:
+      return who + " became unreachable: the network reports no way there";
+    case Status::kRefused:
+      return who + " is gone: its host says that nothing listens on UDP port " +
+             std::to_string(event.peer.port) + " any more";
+    default: return who + ": " + metaroce::to_string(event.status);
+  }
+}
+
+}  // namespace metaroce::api

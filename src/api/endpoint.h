@@ -1,0 +1,140 @@
+// The native in-process API: one engine on one UDP driver.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/expected.h"
+#include "base/settings.h"
+#include "driver/common/fault_injector.h"
+#include "driver/common/fault_spec.h"
+#include "driver/udp/udp_options.h"
+#include "engine/api.h"
+#include "memory/regions.h"
+
+namespace metaroce::driver {
+class UdpDriver;
+}
+namespace metaroce::engine {
+class Engine;
+}
+
+namespace metaroce::api {
+
+using engine::Completion;
+using engine::ConnectionEvent;
+using engine::ConnectionEventKind;
+using engine::ConnectionHandle;
+using engine::ConnectionStatus;
+using engine::PathStatus;
+using engine::ReceiveRequest;
+using engine::WorkRequest;
+
+/// Why a call failed. `text` is one line that names the peer and what to check.
+struct Error {
+  Status status = Status::kOk;
+  int code = 0;  ///< errno of the system call that failed, or 0
+  std::string text;
+};
+
+struct EndpointOptions {
+  /// One address a plane; empty: one plane on whatever interface. Ports are ignored.
+  std::vector<SocketAddress> local;
+  uint16_t port = 0;    ///< service port on every plane; 0: a free one
+  bool accept = false;  ///< peers may connect
+  Settings settings;
+  driver::FaultSpec faults;
+  uint64_t seed = 0;  ///< of ids, keys and ports; 0: from the system
+  uint32_t receive_buffer = 8u << 20;
+  uint32_t send_buffer = 1u << 20;
+  Duration spin = microseconds(50);
+};
+
+struct Region {
+  uint32_t index = 0;
+  uint32_t key = 0;
+  uint64_t address = 0;  ///< what peers name as the address of its first byte
+};
+
+/// One connection to a peer, as accept and connect return it.
+struct Peer {
+  ConnectionHandle connection = 0;
+  SocketAddress address;
+};
+
+/// One engine and one driver. Belongs to one thread: the calls that return what happened also move
+/// the packets, so the owner has to call poll() or wait() often. Only wake() may be called from
+/// any thread. More cores are used by more endpoints, each with its own port and connections.
+class Endpoint {
+ public:
+  static Expected<std::unique_ptr<Endpoint>, Error> open(const EndpointOptions& options);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  /// The planes with the service port filled in.
+  const std::vector<SocketAddress>& local() const;
+  uint16_t port() const;
+
+  /// Asks `peer` ([0] first, [i] belongs to plane i) and waits for the answer. kUnresponsive after
+  /// `timeout`; kRefused or kUnreachable as soon as the network says so; kMismatch; kFull.
+  Expected<ConnectionHandle, Error> connect(std::span<const SocketAddress> peer, Duration timeout);
+  /// Waits for a peer that connects; kUnresponsive after `timeout`.
+  Expected<Peer, Error> accept(Duration timeout);
+  /// Flushes what is posted and tells the peer. The event kClosed follows.
+  void close(ConnectionHandle connection, uint32_t code = 0);
+
+  /// `memory` has to stay valid until deregister_region(). Rights: memory::access.
+  Expected<Region, Error> register_region(std::span<std::byte> memory, uint8_t rights);
+  Status deregister_region(const Region& region);
+
+  /// Take as many requests as fit and return their number; `status` says why the next one did not.
+  size_t post(std::span<const WorkRequest> requests, Status& status);
+  size_t post_receive(std::span<const ReceiveRequest> requests, Status& status);
+
+  /// Moves packets without blocking and returns what completed.
+  size_t poll(std::span<Completion> out);
+  /// Connections that came, opened their paths, closed or died since the last call.
+  bool next_event(ConnectionEvent& out);
+  /// Moves packets until there is a completion or an event to fetch (true), or until wake() or
+  /// `timeout` (false).
+  bool wait(Duration timeout);
+  void wake();
+
+  bool connection_status(ConnectionHandle connection, ConnectionStatus& out) const;
+  size_t path_status(ConnectionHandle connection, std::span<PathStatus> out) const;
+  std::span<const uint64_t> drops() const;
+  const driver::UdpCounters& udp_counters() const;
+  const driver::FaultTally& rx_tally() const;
+  const driver::FaultTally& tx_tally() const;
+  /// Black hole on a plane, both directions, on or off: for demonstrations.
+  void set_plane_dark(uint8_t plane, bool dark);
+  /// One line when the system granted less buffer than asked for, else "".
+  const std::string& buffer_warning() const;
+
+ private:
+  explicit Endpoint(const EndpointOptions& options);
+  size_t round();
+  bool collect();
+  bool take_event(ConnectionHandle connection, ConnectionEventKind kind, ConnectionEvent& out);
+  Error connect_error(const SocketAddress& peer, Status status, Duration timeout) const;
+
+  EndpointOptions options_;
+  std::unique_ptr<driver::UdpDriver> driver_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::vector<Completion> completions_;
+  size_t completions_begin_ = 0;
+  size_t completions_end_ = 0;
+  std::deque<ConnectionEvent> events_;
+  std::atomic<bool> woken_{false};
+  int wake_fd_ = -1;
+};
+
+/// What a connection's end means, in one line that names the peer and what to check.
+std::string describe_loss(const ConnectionEvent& event, Duration death_timeout);
+
+}  // namespace metaroce::api
