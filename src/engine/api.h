@@ -1,117 +1,26 @@
-// What goes in and out of an engine: plain structs, shared by drivers, api/ and the simulator.
+// What goes in and out of an engine, under the names its users know (declared in connection/io.h).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
-#include "base/address.h"
-#include "base/counters.h"
-#include "base/status.h"
-#include "base/time.h"
-#include "base/types.h"
-#include "message/work.h"
-#include "wire/types.h"
+#include "connection/io.h"
 
 namespace metaroce::engine {
 
-/// One received packet, verified by the driver: `bytes` ends before the trailer.
-struct RxPacket {
-  std::span<const std::byte> bytes;
-  Ecn ecn = Ecn::kNotEct;
-  uint8_t plane = 0;  ///< index into EngineConfig::local of the address it came to
-  SocketAddress from;
-};
-
-/// "Copy this payload there": carried out by the driver before its next poll of the engine.
-struct Placement {
-  uint32_t packet = 0;          ///< index into the span given to on_packets
-  uint32_t payload_begin = 0;   ///< first payload byte within that packet
-  uint32_t length = 0;
-  uint32_t region = 0;          ///< region index, or kReceiveBuffer
-  uint64_t offset = 0;          ///< within the region
-  std::byte* address = nullptr; ///< where to copy to; null for a region without memory
-};
-inline constexpr uint32_t kReceiveBuffer = 0xFFFFFFFFu;
-
-inline constexpr size_t kRunHeaderBytes = 1280;
-
-/// A run: up to 15 packets of one path to be sent in one call. All have the same size on the wire
-/// except that the last may be shorter. Headers stand one after the other in `headers`, each
-/// followed by `trailer` bytes that the driver fills with the CRC or tag over header and payload.
-struct TxRun {
-  SocketAddress from;      ///< the plane's local address; port = the path's entropy
-  SocketAddress to;        ///< the peer's address on that plane, its service port
-  uint8_t plane = 0;       ///< local plane index
-  uint8_t path = 0;
-  uint8_t count = 0;
-  uint8_t trailer = wire::kCrcBytes;
-  Ecn ecn = Ecn::kEct0;
-  bool is_data = false;    ///< sequenced packets (data, control, probe); false: ACK, handshake
-  bool needs_df = true;    ///< padded probe or data: never fragment
-  uint32_t connection = 0; ///< handle it belongs to, 0 for none; names the path in errors
-  uint16_t header_length[kMaxRun];
-  uint32_t payload_length[kMaxRun];
-  const std::byte* payload[kMaxRun];  ///< null with a length: that many zero bytes (padding), or
-                                      ///< bytes of a region without memory
-  std::byte headers[kRunHeaderBytes];
-};
-
+using connection::RxPacket;
+using connection::Placement;
+using connection::TxRun;
+using connection::ConnectionEventKind;
+using connection::ConnectionEvent;
+using connection::NetworkHint;
+using connection::PathState;
+using connection::PathStatus;
+using connection::ConnectionStatus;
+using connection::kReceiveBuffer;
+using connection::kRunHeaderBytes;
+using connection::to_string;
 using message::Completion;
 using message::ConnectionHandle;
 using message::Operation;
 using message::ReceiveRequest;
 using message::WorkRequest;
-
-enum class ConnectionEventKind : uint8_t {
-  kAccepted,     ///< a peer connected to us
-  kConnected,    ///< our connect succeeded
-  kPathsOpen,    ///< every path of every plane is open in our sending direction
-  kFailed,       ///< our connect failed, see status
-  kClosed,       ///< the peer closed, or our close is done
-  kLost,         ///< the connection died, see status
-};
-
-struct ConnectionEvent {
-  ConnectionEventKind kind = ConnectionEventKind::kAccepted;
-  ConnectionHandle connection = 0;
-  Status status = Status::kOk;
-  SocketAddress peer;
-};
-
-/// What the network told the driver about something it sent; a hint, never a verdict.
-enum class NetworkHint : uint8_t {
-  kPortUnreachable,  ///< ICMP port unreachable or ECONNREFUSED
-  kHostUnreachable,  ///< ICMP host/net unreachable or prohibited
-  kTooBig,           ///< EMSGSIZE or ICMP packet too big; value = the reported MTU, 0 if none
-  kNotSent,          ///< the datagrams never left the host
-};
-
-enum class PathState : uint8_t { kOpening, kValidating, kGood, kSuspect, kDead, kClosed };
-const char* to_string(PathState state);
-
-struct PathStatus {
-  uint8_t id = 0;
-  uint8_t plane = 0;
-  PathState state = PathState::kOpening;
-  uint16_t source_port = 0;
-  uint16_t pmtu = 0;
-  uint32_t window = 0;     ///< bytes
-  uint32_t in_flight = 0;  ///< bytes
-  Duration srtt;
-  Duration min_rtt;
-  bool ecn_bleached = false;
-  PathCounters counters;
-};
-
-struct ConnectionStatus {
-  SocketAddress peer;
-  uint32_t payload = 0;    ///< bytes a full packet carries now
-  uint32_t window = 0;     ///< bytes
-  uint32_t in_flight_packets = 0;
-  uint32_t paths = 0;
-  uint32_t planes = 0;
-  ConnectionCounters counters;
-};
 
 }  // namespace metaroce::engine

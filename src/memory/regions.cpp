@@ -31,16 +31,16 @@ Status Regions::remove(uint32_t index) {
   return Status::kOk;
 }
 
-Expected<Target, wire::Refusal> Regions::check(uint32_t key, uint64_t address, uint32_t length,
+Expected<Target, AccessError> Regions::check(uint32_t key, uint64_t address, uint32_t length,
                                                uint8_t right) const {
   if (length == 0) return Target{};
   const uint32_t index = by_key_.find(key);
-  if (index == FlatMap::kNone) return unexpected(wire::Refusal::kKey);
+  if (index == FlatMap::kNone) return unexpected(AccessError::kKey);
   const Region& region = slab_[index];
-  if ((region.rights & right) != right) return unexpected(wire::Refusal::kAccess);
+  if ((region.rights & right) != right) return unexpected(AccessError::kRights);
   const uint64_t offset = address - region.remote_base;
   if (address < region.remote_base || offset > region.length || length > region.length - offset) {
-    return unexpected(wire::Refusal::kBounds);
+    return unexpected(AccessError::kBounds);
   }
   return Target{index, offset, region.base == nullptr ? nullptr : region.base + offset};
 }

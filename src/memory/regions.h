@@ -9,7 +9,6 @@
 #include "base/rng.h"
 #include "base/slab.h"
 #include "base/status.h"
-#include "wire/types.h"
 
 namespace metaroce::memory {
 
@@ -18,6 +17,9 @@ inline constexpr uint8_t kRemoteWrite = 0x01;
 inline constexpr uint8_t kRemoteRead = 0x02;
 inline constexpr uint8_t kRemoteAtomic = 0x04;
 }  // namespace access
+
+/// Why an access is not allowed.
+enum class AccessError : uint8_t { kKey, kBounds, kRights };
 
 struct Region {
   std::byte* base = nullptr;  ///< null: a region without memory (simulation)
@@ -52,7 +54,7 @@ class Regions {
   Status remove(uint32_t index);
 
   /// Checks key, bounds and rights; a zero-length access checks nothing (MR-MEM).
-  Expected<Target, wire::Refusal> check(uint32_t key, uint64_t address, uint32_t length,
+  Expected<Target, AccessError> check(uint32_t key, uint64_t address, uint32_t length,
                                         uint8_t right) const;
 
   uint32_t count() const { return slab_.used(); }

@@ -1,0 +1,262 @@
+// What an acknowledgement and a timer mean to a path.
+#include <algorithm>
+
+#include "base/assert.h"
+#include "path/path_sender.h"
+#include "wire/minifloat.h"
+
+namespace metaroce::path {
+namespace {
+
+constexpr Duration kSampleLimit = milliseconds(500);
+
+constexpr uint32_t ticks(Time t) { return static_cast<uint32_t>(static_cast<uint64_t>(t.ns) >> 6); }
+constexpr Duration since(Time now, uint32_t then) {
+  return nanoseconds(static_cast<int64_t>(ticks(now) - then) << 6);
+}
+
+}  // namespace
+
+AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& listener) {
+  AckOutcome out;
+  const uint32_t base = ack.f.base;
+  const uint32_t top = base + static_cast<uint32_t>(ack.map.last_from(0) + 1);
+  if (seq_gt(base, next_seq_) || seq_gt(top, next_seq_)) {  // MR-PATH-032
+    out.valid = false;
+    return out;
+  }
+  ++counters.rx_acks;
+  out.newer = !ack_seen_ || seq_gt(ack.f.counter, ack_counter_);
+  if (out.newer) ack_counter_ = ack.f.counter;
+  ack_seen_ = true;
+  peer_base_ = seq_max(peer_base_, base);
+
+  if (una_ != next_seq_ && window_index_ != Slab<SentWindow>::kNone) {
+    SentWindow& w = window_records();
+    Bitmap256 acked;
+    Bitmap256 refused;
+    const int32_t ahead = seq_diff(base, una_);
+    if (ahead >= 0) {
+      acked = Bitmap256::range(una_, static_cast<uint32_t>(ahead)) | ack.map.rotated_up(base);
+      refused = ack.refused.rotated_up(base);
+    } else if (ahead > -static_cast<int32_t>(kMapBits)) {
+      const Bitmap256 below = Bitmap256::range(base, static_cast<uint32_t>(-ahead));
+      acked = ack.map.rotated_up(base).minus(below);
+      refused = ack.refused.rotated_up(base).minus(below);
+    }
+    const Bitmap256 newly = acked & (w.outstanding | w.lost);
+    if (newly.any()) settle(now, newly, refused, listener, out);
+  }
+  match_probes(now, base, ack.map, out);
+  if (out.newer) {
+    if (out.answered) sample_rtt(now, ack);
+    note_late_count(ack.f.status & 0x0F, out);
+  }
+  if (out.answered) on_alive(now, out);
+  if (out.newly_acked > 0) {
+    find_gaps(now, listener);
+    advance(now, listener);
+  }
+  if (out.answered) arm_probe(now);
+  return out;
+}
+
+void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refused,
+                        Listener& listener, AckOutcome& out) {
+  SentWindow& w = window_records();
+  newly.for_each_from(una_, [&](uint32_t i) {
+    const uint32_t seq = una_ + ((i - una_) & 255);
+    const SentRecord r = w.records[i];
+    const bool was_lost = w.lost.test(i);
+    if (w.gap.test(i)) note_lateness(now, r.gap, was_lost);
+    w.gap.clear(i);
+    if (was_lost) {
+      w.lost.clear(i);
+      w.resent.clear(i);
+      ++out.spurious;
+      ++counters.spurious;
+    } else {
+      w.outstanding.clear(i);
+      in_flight_ -= r.size;
+      --in_flight_packets_;
+      if (r.kind != SentKind::kPaddedProbe) note_loss_sample(false);
+    }
+    if (r.epoch == epoch_) {
+      high_ = seq_max(high_, seq + 1);
+    } else {
+      high_old_ = seq_max(high_old_, seq + 1);
+    }
+    ++out.newly_acked;
+    ++counters.acked;
+    if (r.kind == SentKind::kPaddedProbe) {
+      out.padded_acked = std::max(out.padded_acked, static_cast<uint16_t>(r.cpsn));
+    } else {
+      listener.on_delivered(id, r, refused.test(i), was_lost);
+    }
+  });
+  out.answered = true;
+}
+
+void PathSender::match_probes(Time, uint32_t base, const Bitmap256& map, AckOutcome& out) {
+  if (probes_waiting_ == 0) return;
+  for (Probe& p : probes_) {
+    if (!p.waiting) continue;
+    const uint32_t above = p.seq - base;
+    const bool covered = seq_lt(p.seq, base) || (above < kMapBits && map.test(above));
+    if (!covered) continue;
+    p.waiting = false;
+    p.answered = true;
+    --probes_waiting_;
+    out.answered = true;
+  }
+}
+
+void PathSender::on_alive(Time now, AckOutcome& out) {
+  answered_at_ = now;
+  unanswered_ = 0;
+  first_unanswered_at_ = kNever;
+  if (state_ == State::kSuspect) {
+    become_good(false);
+    out.recovered = true;
+  } else if (state_ == State::kDead) {
+    // MR-HEALTH-009: GOOD again, with one packet, when 3 of the last 8 probes were answered.
+    const auto answered =
+        std::count_if(std::begin(probes_), std::end(probes_), [](const Probe& p) {
+          return p.answered;
+        });
+    if (answered >= 3) {
+      become_good(true);
+      out.recovered = true;
+    } else {
+      dead_probes_ = 0;
+      probe_at_ = now;
+      return;
+    }
+  }
+  if (state_ != State::kGood) return;
+  for (Probe& p : probes_) p.waiting = false;
+  probes_waiting_ = 0;
+}
+
+void PathSender::arm_probe(Time now) {
+  if (state_ == State::kDead || state_ == State::kValidating) return;
+  probe_at_ = in_flight_packets_ > 0 ? now + probe_timeout() : kNever;
+}
+
+void PathSender::sample_rtt(Time now, const wire::AckPacket& ack) {
+  if (ack.f.delay == wire::kDelaySaturated) return;
+  // MR-LOSS-040: stamps wrap after 1.07 s; only samples that cannot be ambiguous count.
+  if (una_ != next_seq_ && window_index_ != Slab<SentWindow>::kNone) {
+    const SentWindow& w = window_records();
+    if (w.outstanding.test(una_) && since(now, w.records[una_ & 255].sent) > kSampleLimit) return;
+  }
+  const Duration rtt = wire::since_stamp(now, ack.f.stamp) - wire::decode_delay(ack.f.delay);
+  if (rtt.ns <= 0 || rtt > kSampleLimit) return;
+  if (!rtt_known_) {
+    rtt_known_ = true;
+    srtt_ = min_rtt_ = max_rtt_ = rtt;
+    rttvar_ = rtt / 4;
+    min_rtt_at_ = now;
+    return;
+  }
+  const Duration error = rtt > srtt_ ? rtt - srtt_ : srtt_ - rtt;
+  rttvar_ = rttvar_ + (error - rttvar_) / 4;
+  srtt_ = srtt_ + (rtt - srtt_) / 8;
+  if (rtt <= min_rtt_ || now - min_rtt_at_ > seconds(10)) {
+    min_rtt_ = rtt;
+    min_rtt_at_ = now;
+  }
+  max_rtt_ = std::max(rtt, max_rtt_ - (max_rtt_ - srtt_) / 64);
+}
+
+void PathSender::note_lateness(Time now, uint32_t gap_ticks, bool was_lost) {
+  // MR-LOSS-006: the reorder window grows to the lateness seen, at most 2 RTT.
+  const Duration late = since(now, gap_ticks);
+  const Duration cap = srtt_ * 2;
+  const Duration wanted = std::min(cap, late + late / 8 + nanoseconds(64));
+  if (wanted > reorder_window_) reorder_window_ = wanted;
+  if (was_lost || late * 2 > reorder_window_) reorder_decay_at_ = now + srtt_ * 16;
+}
+
+void PathSender::note_late_count(uint8_t count, const AckOutcome& out) {
+  const uint8_t delta = (count - late_count_) & 0x0F;
+  late_count_ = count;
+  if (delta == 0 || out.spurious > 0) return;
+  counters.spurious += delta;
+  reorder_window_ = std::min(srtt_ * 2, std::max(reorder_window_ * 2, srtt_ / 4));
+}
+
+void PathSender::find_gaps(Time now, Listener& listener) {
+  if (window_index_ == Slab<SentWindow>::kNone) return;
+  SentWindow& w = window_records();
+  // MR-LOSS-001: missing below an acknowledged packet of the same epoch.
+  const uint32_t from = seq_max(una_, epoch_start_);
+  Bitmap256 below;
+  if (seq_gt(high_, from)) below = Bitmap256::range(from, high_ - from);
+  const uint32_t old_from = seq_max(una_, prev_start_);
+  const uint32_t old_to = seq_lt(high_old_, epoch_start_) ? high_old_ : epoch_start_;
+  if (seq_gt(old_to, old_from)) below = below | Bitmap256::range(old_from, old_to - old_from);
+  const Bitmap256 fresh = (below & w.outstanding).minus(w.gap);
+  if (fresh.any()) {
+    fresh.for_each_from(una_, [&](uint32_t i) { w.records[i].gap = ticks(now); });
+    w.gap = w.gap | fresh;
+  }
+  judge_gaps(now, listener);
+}
+
+void PathSender::judge_gaps(Time now, Listener& listener) {
+  gap_deadline_ = kNever;
+  if (window_index_ == Slab<SentWindow>::kNone) return;
+  SentWindow& w = window_records();
+  const Bitmap256 open = w.gap & w.outstanding;
+  if (!open.any()) return;
+  const uint32_t una = una_;
+  open.for_each_from(una, [&](uint32_t i) {
+    const Duration waited = since(now, w.records[i].gap);
+    if (reorder_window_.ns == 0 || waited >= reorder_window_) {
+      mark_lost(una + ((i - una) & 255), listener);
+    } else {
+      gap_deadline_ = earlier(gap_deadline_, now + (reorder_window_ - waited) + nanoseconds(64));
+    }
+  });
+}
+
+void PathSender::drain_old_epochs(Time, Listener& listener) {
+  drain_at_ = kNever;
+  if (window_index_ == Slab<SentWindow>::kNone || seq_le(high_, epoch_start_)) return;
+  if (seq_ge(una_, epoch_start_)) return;
+  const uint32_t una = una_;
+  const Bitmap256 old =
+      window_records().outstanding & Bitmap256::range(una, epoch_start_ - una);
+  old.for_each_from(una, [&](uint32_t i) { mark_lost(una + ((i - una) & 255), listener); });
+}
+
+TimerOutcome PathSender::on_timer(Time now, Listener& listener) {
+  TimerOutcome out;
+  if (now >= gap_deadline_) judge_gaps(now, listener);
+  if (now >= drain_at_) drain_old_epochs(now, listener);
+  if (now >= reorder_decay_at_) {
+    reorder_window_ = reorder_window_ / 2;
+    if (reorder_window_ < srtt_ / 64) reorder_window_ = {};
+    reorder_decay_at_ = reorder_window_.ns > 0 ? now + srtt_ * 16 : kNever;
+  }
+  if (now < probe_at_) return out;
+  probe_at_ = kNever;
+  if (state_ == State::kClosed || state_ == State::kOpening) return out;
+  wants_probe_ = true;
+  if (state_ == State::kDead || probes_waiting_ == 0) return out;
+  ++unanswered_;
+  if (first_unanswered_at_ == kNever) first_unanswered_at_ = now;
+  out.unanswered = true;
+  if (state_ == State::kGood) {  // MR-HEALTH-002: the first unanswered probe makes it SUSPECT
+    become_suspect(now, listener);
+    out.suspect = true;
+  }
+  return out;
+}
+
+Time PathSender::deadline() const {
+  return earlier(earlier(gap_deadline_, drain_at_), earlier(reorder_decay_at_, probe_at_));
+}
+
+}  // namespace metaroce::path

@@ -1,0 +1,84 @@
+// The receiving half of one path: base, map, marks, and when to acknowledge (MR-PATH, MR-ACK).
+#pragma once
+
+#include "base/address.h"
+#include "base/bitmap256.h"
+#include "base/counters.h"
+#include "base/seq.h"
+#include "base/settings.h"
+#include "base/time.h"
+#include "wire/ack_packet.h"
+
+namespace metaroce::path {
+
+/// A sequenced packet as the path sees it.
+struct Arrival {
+  uint32_t seq = 0;
+  uint32_t stamp = 0;
+  uint8_t floor = 0;
+  uint8_t epoch = 0;
+  bool refused = false;   ///< the CPSN it carries was refused
+  bool ack_now = false;   ///< AR flag, probe, LAST
+  bool new_refusal = false;
+  bool ce = false;
+  uint16_t stream = 0;
+};
+
+class PathReceiver {
+ public:
+  void open(uint8_t plane_index, uint16_t gen, uint32_t start, const SocketAddress& peer_address);
+  void close() { open_ = false; }
+  bool is_open() const { return open_; }
+
+  /// MR-PATH: false when the sequence is R or more away from the base.
+  bool in_reach(uint32_t seq) const {
+    const int32_t d = seq_diff(seq, base_);
+    return d < 1024 && d > -1024;
+  }
+  /// Applies the floor, sets the bit, moves the base, decides how soon to acknowledge.
+  /// False if the floor is impossible (nothing was changed).
+  bool note(Time now, const Arrival& arrival, const Settings& settings, Duration srtt);
+
+  /// When the next acknowledgement is due; kNever if none is owed.
+  Time ack_at() const { return ack_at_; }
+  /// An ACK that nobody asked for (credit news, hint).
+  void ack_soon(Time now) { ack_at_ = earlier(ack_at_, now); }
+  /// Fills everything a path knows; marks the acknowledgement as given.
+  void fill_ack(Time now, wire::AckPacket& ack);
+  void set_refusal(wire::Refusal reason, uint16_t stream, uint32_t rq_seq, uint8_t delay);
+
+  uint8_t plane = 0;
+  uint16_t generation = 0;
+  SocketAddress peer;
+  uint16_t credit_stream = 0;  ///< the stream whose limit the next ACK carries
+  PathCounters* counters = nullptr;
+  uint32_t base() const { return base_; }
+  uint64_t hash() const;
+
+ private:
+  void move_base_to(uint32_t new_base);
+  void slide();
+
+  bool open_ = false;
+  bool unacked_ce_ = false;
+  bool last_was_ce_ = false;
+  uint8_t late_ = 0;
+  uint8_t epoch_ = 0;
+  uint16_t ce_count_ = 0;
+  uint16_t pending_ = 0;
+  uint32_t base_ = 0;
+  uint32_t top_ = 0;  // one above the highest sequence received
+  uint32_t stamp_ = 0;
+  Bitmap256 map_;      // ring: received at or above base
+  Bitmap256 refused_;  // ring: of these, refused
+  Bitmap256 history_;  // ring: of the 256 below base, received
+  Time ack_at_ = kNever;
+  Time arrived_{0};
+  Time last_ack_{-(1ll << 60)};
+  wire::Refusal reason_ = wire::Refusal::kUnknown;
+  uint8_t reason_delay_ = 0;
+  uint16_t reason_stream_ = 0;
+  uint32_t reason_rq_seq_ = 0;
+};
+
+}  // namespace metaroce::path
