@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "base/slab.h"
 #include "base/time.h"
+#include "message/index_list.h"
 #include "message/work.h"
 #include "wire/data_packet.h"
 
@@ -24,30 +25,39 @@ struct ReceivePools {
   Slab<OpenMessage>& messages() { return *messages_; }
   Slab<ReceiveStream>& streams() { return *streams_; }
   Slab<PostedReceive>& receives() { return *receives_; }
-  FlatMap& index() { return *index_; }  ///< (connection index, stream, MSN) -> message
+  FlatMap& index() { return *index_; }                  ///< (stream record, MSN) -> open message
+  FlatMap& stream_index() { return *stream_index_; }    ///< (connection, stream) -> stream record
+  FlatMap& receive_index() { return *receive_index_; }  ///< (stream record, sequence) -> receive
 
  private:
   std::unique_ptr<Slab<OpenMessage>> messages_;
   std::unique_ptr<Slab<ReceiveStream>> streams_;
   std::unique_ptr<Slab<PostedReceive>> receives_;
   std::unique_ptr<FlatMap> index_;
+  std::unique_ptr<FlatMap> stream_index_;
+  std::unique_ptr<FlatMap> receive_index_;
 };
 
-/// The answer to one data packet, before key and bounds are checked.
+/// The answer to one data packet, before key and bounds are checked. It holds until the next call
+/// of admit or commit: each admitted packet is committed, or given up, before the next one.
 struct Admission {
   bool accepted = false;
   wire::Refusal reason = wire::Refusal::kUnknown;
-  uint32_t rq_seq = 0;        ///< of a refused packet that consumes a receive
-  bool check_memory = false;  ///< Write: the connection checks key, address and length next
+  uint32_t rq_seq = 0;           ///< of a refused packet that consumes a receive
+  bool check_memory = false;     ///< Write: the connection checks key, address and length next
   std::byte* address = nullptr;  ///< Send: where this packet's payload goes (null: nowhere)
   uint64_t offset = 0;           ///< Send: within the receive buffer
-  uint32_t message = 0xFFFFFFFFu;  ///< open message found or reserved; pass it to commit
+  uint32_t message = kNoIndex;   ///< open message found, if any; commit opens one when it must
+  uint32_t stream = kNoIndex;    ///< stream record
+  uint32_t receive = kNoIndex;   ///< posted receive the message consumes, once it is known
 };
 
 class Receiver {
  public:
   Receiver(ReceivePools& pools, const Settings& settings, ConnectionHandle connection);
   ~Receiver();
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
 
   /// kFull: no record left. The stream is created if needed.
   Status post(const ReceiveRequest& request);
@@ -80,10 +90,38 @@ class Receiver {
   size_t poll(std::span<Completion> out);
 
   uint64_t messages_delivered() const;
+  uint64_t stale() const { return stale_; }  ///< packets of messages that were delivered before
   uint64_t hash() const;  ///< over stream ids, delivered MSNs, accepted bytes (order independent)
 
  private:
-  // (helper fills in)
+  uint32_t find_stream(uint16_t id) const;
+  uint32_t get_stream(uint16_t id);
+  bool admit_message(const wire::DataPacket& packet, Admission& admission) const;
+  bool admit_receive(const wire::DataPacket& packet, const ReceiveStream& stream,
+                     Admission& admission) const;
+  void add_news(uint32_t index);
+  uint32_t open(const wire::DataPacket& packet, uint32_t stream);
+  void close_message(uint32_t message);
+  bool deliver(uint32_t stream, uint32_t receive, uint64_t bytes, bool has_immediate,
+               uint32_t immediate);
+  void advance(uint32_t stream);
+  void close_stream(uint32_t stream, Status first);
+  void finish(uint32_t receive, Status status);
+
+  ReceivePools& pools_;
+  ConnectionHandle connection_;
+  uint32_t span_;
+  uint32_t streams_ = kNoIndex;
+  ListEnds done_;                          ///< receives whose completion waits to be polled
+  ListEnds news_;                          ///< streams whose sender should hear of new credit
+  mutable uint32_t cached_id_ = kNoIndex;  ///< last stream looked up
+  mutable uint32_t cached_index_ = kNoIndex;
+  uint32_t cached_stream_ = kNoIndex;  ///< stream record and MSN of the last open message
+  uint32_t cached_msn_ = 0;
+  uint32_t cached_message_ = kNoIndex;
+  uint64_t delivered_ = 0;
+  uint64_t stale_ = 0;
+  bool dead_ = false;
 };
 
 }  // namespace metaroce::message

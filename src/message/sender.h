@@ -3,13 +3,14 @@
 // and windows; the scheduler in connection/ brings the two together.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "base/flat_map.h"
-#include "base/ring.h"
 #include "base/settings.h"
 #include "base/slab.h"
 #include "base/time.h"
+#include "message/index_list.h"
 #include "message/work.h"
 #include "wire/data_packet.h"
 
@@ -33,17 +34,26 @@ struct SendPools {
   Slab<SendRecord>& sends() { return *sends_; }
   Slab<SendStream>& streams() { return *streams_; }
   Slab<RetryRecord>& retries() { return *retries_; }
+  FlatMap& index() { return *index_; }  ///< (connection, stream) -> stream record
+
+  // Every undecided fragment may come back as a retry range, so a fragment is only cut when a
+  // range for it is sure to be there. The first of each request needs none of the shared ones.
+  uint32_t shared_claims = 0;      ///< fragments and ranges beyond the first of each request
+  uint32_t max_shared_claims = 0;  ///< from here on a request has one fragment in flight
 
  private:
   std::unique_ptr<Slab<SendRecord>> sends_;
   std::unique_ptr<Slab<SendStream>> streams_;
   std::unique_ptr<Slab<RetryRecord>> retries_;
+  std::unique_ptr<FlatMap> index_;
 };
 
 class Sender {
  public:
   Sender(SendPools& pools, const Settings& settings, ConnectionHandle connection);
   ~Sender();
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
 
   /// kFull: no send record or stream left; kInvalid: longer than 2^31; kFlushed is never returned:
   /// a request posted to a failed stream is taken and completes with kFlushed.
@@ -92,6 +102,7 @@ class Sender {
   bool next_reset(uint16_t& stream, uint32_t& final_msn);
 
   /// Ends all that is posted: the oldest request of each stream gets `first`, the rest kFlushed.
+  /// Afterwards no fragment is known any more: its fate must not be told.
   void fail_all(Status first);
 
   /// Up to out.size() completions, in posting order per stream.
@@ -101,7 +112,49 @@ class Sender {
   bool idle() const;               ///< nothing posted is unfinished
 
  private:
-  // (helper fills in)
+  uint32_t find_stream(uint16_t id) const;
+  uint32_t make_stream(uint16_t id);
+  bool cuttable(const SendStream& stream) const;
+  bool wants_credit(const SendStream& stream) const;
+  bool can_claim(const SendRecord& record) const;
+  bool claim(SendRecord& record);
+  void unclaim(SendRecord& record);
+  void refresh(uint32_t index);
+  void reschedule(uint32_t index);
+  void expire(Time now);
+  bool claimable(uint32_t index) const;
+  size_t take_from(uint32_t index, uint32_t payload, std::span<Fragment> out);
+  size_t cut_pieces(uint32_t send, uint32_t& begin, uint32_t end, uint32_t payload, bool range,
+                    std::span<Fragment> out);
+  void settle(uint32_t send);
+  bool advance(uint32_t index);
+  void finish(SendStream& stream, Status status);
+  Duration stretch(Time now, SendRecord& record, Duration delay);
+  void back_off(uint32_t index, const SendRecord& record, Time until, bool for_credit);
+  void add_retry(Time now, const Fragment& fragment, Time due);
+  uint32_t find_neighbour(const ListEnds& list, const Fragment& fragment, bool only_tail) const;
+  void insert_retry(Time now, uint32_t retry);
+  void fail(uint32_t send, Status status);
+  void drop_unsent(SendStream& stream);
+  void drop_retries(SendStream& stream, ListEnds& list);
+  void raise_limit(uint32_t index, uint32_t limit);
+
+  SendPools& pools_;
+  ConnectionHandle connection_;
+  uint32_t span_;
+  uint32_t last_payload_ = 0;
+  ListEnds active_;           ///< streams with something to take now, in turn order
+  ListEnds timed_;            ///< streams that wait, sorted by SendStream::wake
+  mutable ListEnds blocked_;  ///< streams without credit; rotates so that each is asked for
+  ListEnds done_;             ///< requests whose completion waits to be polled
+  uint32_t streams_ = kNoIndex;
+  uint32_t first_reset_ = kNoIndex;
+  uint32_t last_reset_ = kNoIndex;
+  mutable uint32_t cached_id_ = kNoIndex;  ///< last stream looked up
+  mutable uint32_t cached_index_ = kNoIndex;
+  uint64_t bytes_waiting_ = 0;
+  uint64_t unfinished_ = 0;
+  bool dead_ = false;
 };
 
 }  // namespace metaroce::message

@@ -1,0 +1,427 @@
+#include "message/receiver.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/seq.h"
+#include "message/open_message.h"
+
+namespace metaroce::message {
+
+namespace {
+
+// ACKs carry the low 16 bits of a limit: it must not run further ahead of what the peer knows.
+constexpr uint32_t kMostAhead = 32767;
+
+uint64_t stream_key(ConnectionHandle connection, uint16_t stream) {
+  return uint64_t{connection} << 16 | stream;
+}
+uint64_t pair_key(uint32_t stream, uint32_t number) { return uint64_t{stream} << 32 | number; }
+
+bool is_send(wire::Opcode opcode) {
+  return opcode == wire::Opcode::kSend || opcode == wire::Opcode::kSendImm;
+}
+bool is_write(wire::Opcode opcode) {
+  return opcode == wire::Opcode::kWrite || opcode == wire::Opcode::kWriteImm;
+}
+/// A Write with immediate takes its receive with its LAST packet only.
+bool takes_receive(const wire::DataPacket& packet) {
+  return is_send(packet.opcode) || (packet.opcode == wire::Opcode::kWriteImm && packet.last());
+}
+bool has_immediate(wire::Opcode opcode) {
+  return opcode == wire::Opcode::kWriteImm || opcode == wire::Opcode::kSendImm;
+}
+bool whole(const wire::DataPacket& packet) { return packet.offset == 0 && packet.last(); }
+
+bool refuse(Admission& admission, wire::Refusal reason) {
+  admission.reason = reason;
+  return false;
+}
+
+}  // namespace
+
+ReceivePools::ReceivePools(const Settings& settings)
+    : messages_(std::make_unique<Slab<OpenMessage>>(settings.max_open_messages)),
+      streams_(std::make_unique<Slab<ReceiveStream>>(settings.max_streams)),
+      receives_(std::make_unique<Slab<PostedReceive>>(settings.max_receives)),
+      index_(std::make_unique<FlatMap>(settings.max_open_messages)),
+      stream_index_(std::make_unique<FlatMap>(settings.max_streams)),
+      receive_index_(std::make_unique<FlatMap>(settings.max_receives)) {}
+
+ReceivePools::~ReceivePools() = default;
+
+Receiver::Receiver(ReceivePools& pools, const Settings& settings, ConnectionHandle connection)
+    : pools_(pools), connection_(connection), span_(settings.message_span) {}
+
+Receiver::~Receiver() {
+  fail_all(Status::kClosed);
+  while (!done_.empty()) {
+    const uint32_t i = done_.head;
+    list_remove<&PostedReceive::link>(pools_.receives(), done_, i);
+    pools_.receives().release(i);
+  }
+  while (streams_ != kNoIndex) {
+    const ReceiveStream& stream = pools_.streams()[streams_];
+    const uint32_t next = stream.next_stream;
+    const bool erased = pools_.stream_index().erase(stream_key(connection_, stream.id));
+    MR_ASSERT(erased);
+    pools_.streams().release(streams_);
+    streams_ = next;
+  }
+}
+
+uint32_t Receiver::find_stream(uint16_t id) const {
+  if (cached_id_ == id) return cached_index_;
+  const uint32_t index = pools_.stream_index().find(stream_key(connection_, id));
+  if (index != FlatMap::kNone) {
+    cached_id_ = id;
+    cached_index_ = index;
+  }
+  return index;
+}
+
+/// Finds or creates; kNoIndex when there is no record left.
+uint32_t Receiver::get_stream(uint16_t id) {
+  const uint32_t found = find_stream(id);
+  if (found != kNoIndex) return found;
+  const uint32_t index = pools_.streams().allocate();
+  if (index == kNoIndex) return kNoIndex;
+  const bool inserted = pools_.stream_index().insert(stream_key(connection_, id), index);
+  MR_ASSERT(inserted);
+  ReceiveStream& stream = pools_.streams()[index];
+  stream.id = id;
+  stream.closed = dead_;
+  stream.next_stream = streams_;
+  streams_ = index;
+  cached_id_ = id;
+  cached_index_ = index;
+  return index;
+}
+
+Status Receiver::post(const ReceiveRequest& request) {
+  if (pools_.receives().available() == 0) return Status::kFull;
+  const uint32_t index = get_stream(request.stream);
+  if (index == kNoIndex) return Status::kFull;
+  ReceiveStream& stream = pools_.streams()[index];
+  const uint32_t i = pools_.receives().allocate();
+  PostedReceive& receive = pools_.receives()[i];
+  receive.id = request.id;
+  receive.buffer = request.buffer;
+  receive.length = request.length;
+  receive.stream = request.stream;
+  if (stream.closed) {
+    finish(i, Status::kFlushed);
+    return Status::kOk;
+  }
+  receive.rq_seq = stream.posted++;
+  list_push_back<&PostedReceive::link>(pools_.receives(), stream.receives, i);
+  const bool inserted = pools_.receive_index().insert(pair_key(index, receive.rq_seq), i);
+  MR_ASSERT(inserted);
+  // MR-MSG-025: the sender has no credit when it used or was refused all there was.
+  if (stream.starved || stream.used == receive.rq_seq) add_news(index);
+  return Status::kOk;
+}
+
+void Receiver::add_news(uint32_t index) {
+  ReceiveStream& stream = pools_.streams()[index];
+  stream.starved = false;
+  if (stream.news) return;
+  stream.news = true;
+  list_push_back<&ReceiveStream::news_link>(pools_.streams(), news_, index);
+}
+
+bool Receiver::credit_news(uint16_t& stream) {
+  if (news_.empty()) return false;
+  const uint32_t index = news_.head;
+  list_remove<&ReceiveStream::news_link>(pools_.streams(), news_, index);
+  pools_.streams()[index].news = false;
+  stream = pools_.streams()[index].id;
+  return true;
+}
+
+void Receiver::on_credit_asked(uint16_t stream) {
+  const uint32_t index = get_stream(stream);
+  if (index != kNoIndex) pools_.streams()[index].starved = true;
+}
+
+uint32_t Receiver::limit(uint16_t stream) const {
+  const uint32_t index = find_stream(stream);
+  if (index == kNoIndex) return 0;
+  const ReceiveStream& s = pools_.streams()[index];
+  return s.completed + std::min(s.posted - s.completed, kMostAhead);
+}
+
+Admission Receiver::admit(const wire::DataPacket& packet) {
+  Admission a;
+  const uint32_t index = get_stream(packet.stream);
+  if (index == kNoIndex) {
+    a.reason = wire::Refusal::kNoResource;  // MR-MSG-028
+    return a;
+  }
+  const ReceiveStream& s = pools_.streams()[index];
+  a.stream = index;
+  if (s.closed) {
+    a.reason = wire::Refusal::kStreamClosed;  // MR-MSG-008
+    return a;
+  }
+  const uint32_t ahead = packet.msn - s.delivered;
+  if (ahead >= span_) {
+    const bool below = seq_lt(packet.msn, s.delivered);
+    if (below) ++stale_;
+    a.reason = below ? wire::Refusal::kUnknown : wire::Refusal::kSpan;  // MR-MSG-012
+    return a;
+  }
+  const bool write = is_write(packet.opcode);
+  if (!write && !is_send(packet.opcode)) {
+    a.reason = wire::Refusal::kUnsupported;
+    return a;
+  }
+  if (cached_stream_ == index && cached_msn_ == packet.msn) {
+    a.message = cached_message_;
+  } else if (s.open_count > 0) {
+    a.message = pools_.index().find(pair_key(index, packet.msn));
+  }
+  if (!admit_message(packet, a)) return a;
+  if (takes_receive(packet) && !admit_receive(packet, s, a)) {
+    if (a.reason == wire::Refusal::kNotReady) pools_.streams()[index].starved = true;
+    return a;
+  }
+  // MR-MSG-027: the last entry is for a message that nothing of its stream can hold up. One that
+  // is whole and next needs no entry.
+  if (a.message == kNoIndex && !(ahead == 0 && whole(packet))) {
+    const uint32_t available = pools_.messages().available();
+    if (available == 0 || (available == 1 && ahead != 0)) {
+      a.reason = wire::Refusal::kNoOpenMessage;
+      return a;
+    }
+  }
+  a.accepted = true;
+  a.check_memory = write;
+  return a;
+}
+
+/// The packet against what is known of its message.
+bool Receiver::admit_message(const wire::DataPacket& packet, Admission& a) const {
+  if (a.message == kNoIndex) return true;
+  const OpenMessage& m = pools_.messages()[a.message];
+  if (m.opcode != packet.opcode) return refuse(a, wire::Refusal::kUnsupported);
+  const uint32_t end = packet.offset + packet.payload_length;
+  const uint64_t accepted = m.accepted + packet.payload_length;
+  // MR-MSG-016, and more bytes than the message has: the sender cut something twice.
+  if (m.last) {
+    if (packet.last() || end > m.total || accepted > m.total || m.complete()) {
+      return refuse(a, wire::Refusal::kLength);
+    }
+  } else if (packet.last() && (end < m.highest_end || accepted > end)) {
+    return refuse(a, wire::Refusal::kLength);
+  }
+  if (is_send(packet.opcode)) {
+    if (packet.rq_seq != m.rq_seq) return refuse(a, wire::Refusal::kUnsupported);
+    a.receive = m.receive;
+  }
+  return true;
+}
+
+/// The packet against the posted receives of its stream.
+bool Receiver::admit_receive(const wire::DataPacket& packet, const ReceiveStream& s,
+                             Admission& a) const {
+  a.rq_seq = packet.rq_seq;
+  if (a.receive == kNoIndex) {
+    if (seq_ge(packet.rq_seq, s.posted)) return refuse(a, wire::Refusal::kNotReady);  // MR-MSG-022
+    // The k-th receive cannot belong to a message before the k-th.
+    if (seq_lt(packet.rq_seq, s.completed) ||
+        packet.rq_seq - s.completed > packet.msn - s.delivered) {
+      return refuse(a, wire::Refusal::kUnsupported);
+    }
+    a.receive = pools_.receive_index().find(pair_key(a.stream, packet.rq_seq));
+    MR_DASSERT(a.receive != kNoIndex);
+    // A second message with the same number.
+    if (pools_.receives()[a.receive].bound) return refuse(a, wire::Refusal::kUnsupported);
+  }
+  if (!is_send(packet.opcode)) return true;  // the buffer of an immediate is not written
+  const PostedReceive& receive = pools_.receives()[a.receive];
+  const uint64_t end = uint64_t{packet.offset} + packet.payload_length;
+  if (end > receive.length) return refuse(a, wire::Refusal::kLength);  // MR-MSG-026
+  if (receive.buffer != nullptr) a.address = receive.buffer + packet.offset;
+  a.offset = packet.offset;
+  return true;
+}
+
+uint32_t Receiver::open(const wire::DataPacket& packet, uint32_t stream) {
+  const uint32_t i = pools_.messages().allocate();
+  MR_ASSERT(i != kNoIndex);
+  OpenMessage& m = pools_.messages()[i];
+  m.msn = packet.msn;
+  m.stream = stream;
+  m.opcode = packet.opcode;
+  m.rq_seq = packet.rq_seq;
+  const bool inserted = pools_.index().insert(pair_key(stream, packet.msn), i);
+  MR_ASSERT(inserted);
+  ReceiveStream& s = pools_.streams()[stream];
+  list_push_back<&OpenMessage::link>(pools_.messages(), s.open, i);
+  ++s.open_count;
+  return i;
+}
+
+void Receiver::close_message(uint32_t i) {
+  const OpenMessage& m = pools_.messages()[i];
+  ReceiveStream& s = pools_.streams()[m.stream];
+  const bool erased = pools_.index().erase(pair_key(m.stream, m.msn));
+  MR_ASSERT(erased);
+  list_remove<&OpenMessage::link>(pools_.messages(), s.open, i);
+  --s.open_count;
+  if (cached_message_ == i) cached_stream_ = cached_message_ = kNoIndex;
+  pools_.messages().release(i);
+}
+
+void Receiver::commit(const wire::DataPacket& packet, const Admission& a) {
+  MR_DASSERT(a.accepted);
+  ReceiveStream& s = pools_.streams()[a.stream];
+  s.bytes += packet.payload_length;
+  if (takes_receive(packet)) {
+    PostedReceive& receive = pools_.receives()[a.receive];
+    receive.bound = true;
+    receive.msn = packet.msn;
+    if (seq_ge(packet.rq_seq, s.used)) s.used = packet.rq_seq + 1;
+  }
+  uint32_t i = a.message;
+  if (i == kNoIndex) {
+    if (packet.msn == s.delivered && whole(packet)) {
+      if (deliver(a.stream, a.receive, packet.payload_length, has_immediate(packet.opcode),
+                  packet.immediate)) {
+        advance(a.stream);
+      }
+      return;
+    }
+    i = open(packet, a.stream);
+  }
+  OpenMessage& m = pools_.messages()[i];
+  m.accepted += packet.payload_length;
+  m.highest_end = std::max(m.highest_end, packet.offset + packet.payload_length);
+  if (a.receive != kNoIndex) m.receive = a.receive;
+  if (packet.last()) {
+    m.last = true;
+    m.total = packet.offset + packet.payload_length;
+    m.immediate = packet.immediate;
+    m.rq_seq = packet.rq_seq;
+  }
+  cached_stream_ = a.stream;
+  cached_msn_ = packet.msn;
+  cached_message_ = i;
+  if (packet.msn == s.delivered && m.complete()) advance(a.stream);  // MR-MSG-010
+}
+
+/// The next message in order is placed; false if that showed a broken peer and closed the stream.
+bool Receiver::deliver(uint32_t index, uint32_t receive, uint64_t bytes, bool immediate,
+                       uint32_t value) {
+  ReceiveStream& s = pools_.streams()[index];
+  if (receive != kNoIndex) {
+    PostedReceive& r = pools_.receives()[receive];
+    if (s.receives.head != receive) {
+      // Receives were numbered in another order than messages: nothing of it can be trusted.
+      close_stream(index, Status::kPeerFailed);
+      return false;
+    }
+    r.bytes = bytes;
+    r.has_immediate = immediate;
+    r.immediate = immediate ? value : 0;
+    list_remove<&PostedReceive::link>(pools_.receives(), s.receives, receive);
+    const bool erased = pools_.receive_index().erase(pair_key(index, r.rq_seq));
+    MR_ASSERT(erased);
+    ++s.completed;
+    finish(receive, Status::kOk);  // MR-MSG-013
+  }
+  ++s.delivered;
+  ++delivered_;
+  return true;
+}
+
+/// Delivers what is complete from the next MSN on.
+void Receiver::advance(uint32_t index) {
+  ReceiveStream& s = pools_.streams()[index];
+  while (s.open_count > 0) {
+    const bool cached = cached_stream_ == index && cached_msn_ == s.delivered;
+    const uint32_t i = cached ? cached_message_ : pools_.index().find(pair_key(index, s.delivered));
+    if (i == kNoIndex) return;
+    const OpenMessage m = pools_.messages()[i];
+    if (!m.complete()) return;
+    close_message(i);
+    if (!deliver(index, m.receive, m.total, has_immediate(m.opcode), m.immediate)) return;
+  }
+}
+
+void Receiver::finish(uint32_t receive, Status status) {
+  pools_.receives()[receive].status = status;
+  list_push_back<&PostedReceive::link>(pools_.receives(), done_, receive);
+}
+
+/// Drops what is open and flushes what is posted; the oldest receive gets `first`.
+void Receiver::close_stream(uint32_t index, Status first) {
+  ReceiveStream& s = pools_.streams()[index];
+  s.closed = true;
+  while (!s.open.empty()) close_message(s.open.head);
+  while (!s.receives.empty()) {
+    const uint32_t i = s.receives.head;
+    const bool erased = pools_.receive_index().erase(pair_key(index, pools_.receives()[i].rq_seq));
+    MR_ASSERT(erased);
+    list_remove<&PostedReceive::link>(pools_.receives(), s.receives, i);
+    finish(i, first);
+    first = Status::kFlushed;
+  }
+}
+
+void Receiver::on_reset(uint16_t stream, uint32_t final_msn) {
+  // What is complete in order was delivered when it completed; a message behind a hole is never
+  // delivered, so nothing of the rest depends on the final MSN (MR-MSG-006).
+  static_cast<void>(final_msn);
+  const uint32_t index = get_stream(stream);
+  if (index != kNoIndex && !pools_.streams()[index].closed) close_stream(index, Status::kFlushed);
+}
+
+void Receiver::fail_all(Status first) {
+  dead_ = true;
+  for (uint32_t i = streams_; i != kNoIndex; i = pools_.streams()[i].next_stream) {
+    if (!pools_.streams()[i].closed) close_stream(i, first);
+  }
+  while (!news_.empty()) {
+    const uint32_t i = news_.head;
+    pools_.streams()[i].news = false;
+    list_remove<&ReceiveStream::news_link>(pools_.streams(), news_, i);
+  }
+}
+
+size_t Receiver::poll(std::span<Completion> out) {
+  size_t n = 0;
+  while (n < out.size() && !done_.empty()) {
+    const uint32_t i = done_.head;
+    const PostedReceive& r = pools_.receives()[i];
+    Completion& c = out[n++];
+    c = Completion{};
+    c.id = r.id;
+    c.connection = connection_;
+    c.stream = r.stream;
+    c.operation = Operation::kReceive;
+    c.status = r.status;
+    c.has_immediate = r.has_immediate;
+    c.immediate = r.immediate;
+    c.bytes = r.bytes;
+    list_remove<&PostedReceive::link>(pools_.receives(), done_, i);
+    pools_.receives().release(i);
+  }
+  return n;
+}
+
+uint64_t Receiver::messages_delivered() const { return delivered_; }
+
+uint64_t Receiver::hash() const {
+  uint64_t sum = 0;
+  for (uint32_t i = streams_; i != kNoIndex; i = pools_.streams()[i].next_stream) {
+    const ReceiveStream& s = pools_.streams()[i];
+    uint64_t h = (uint64_t{s.id} << 32 | s.delivered) * 0x9e3779b97f4a7c15ull;
+    h = (h ^ (h >> 29) ^ s.bytes) * 0xbf58476d1ce4e5b9ull;
+    sum += h ^ (h >> 32);
+  }
+  return sum;
+}
+
+}  // namespace metaroce::message

@@ -1,0 +1,476 @@
+#include "message/sender.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/seq.h"
+#include "base/types.h"
+#include "message/send_stream.h"
+
+namespace metaroce::message {
+
+namespace {
+
+wire::Opcode opcode_of(Operation operation) {
+  switch (operation) {
+    case Operation::kWriteImm:
+      return wire::Opcode::kWriteImm;
+    case Operation::kSend:
+      return wire::Opcode::kSend;
+    case Operation::kSendImm:
+      return wire::Opcode::kSendImm;
+    case Operation::kWrite:
+    case Operation::kReceive:
+      break;
+  }
+  return wire::Opcode::kWrite;
+}
+
+uint64_t stream_key(ConnectionHandle connection, uint16_t stream) {
+  return uint64_t{connection} << 16 | stream;
+}
+
+bool dead(const SendStream& stream, const SendRecord& record) {
+  return stream.failed && seq_ge(record.msn, stream.fail_msn);
+}
+
+uint32_t claims_for(const Settings& settings) {
+  // A connection has at most a quarter of its CPSN window in flight (MR-CPSN); more than 2^18 in
+  // an engine do not pay, the rule of one fragment for each request takes over there.
+  const uint64_t in_flight = uint64_t{settings.max_connections} * (settings.cpsn_window / 4);
+  return static_cast<uint32_t>(
+      std::max<uint64_t>(settings.max_retries_queued, std::min<uint64_t>(in_flight, 1u << 18)));
+}
+
+}  // namespace
+
+SendPools::SendPools(const Settings& settings)
+    : max_shared_claims(claims_for(settings)),
+      sends_(std::make_unique<Slab<SendRecord>>(settings.max_sends)),
+      streams_(std::make_unique<Slab<SendStream>>(settings.max_streams)),
+      // One range for each request, all shared ones, and one more for each request that was cut
+      // smaller when the shared ones were gone (Sender::claim).
+      retries_(std::make_unique<Slab<RetryRecord>>(max_shared_claims + 2 * settings.max_sends)),
+      index_(std::make_unique<FlatMap>(settings.max_streams)) {}
+
+SendPools::~SendPools() = default;
+
+Sender::Sender(SendPools& pools, const Settings& settings, ConnectionHandle connection)
+    : pools_(pools), connection_(connection), span_(settings.message_span) {}
+
+Sender::~Sender() {
+  fail_all(Status::kClosed);
+  while (!done_.empty()) {
+    const uint32_t next = pools_.sends()[done_.head].next;
+    pools_.sends().release(done_.head);
+    done_.head = next;
+  }
+  while (streams_ != kNoIndex) {
+    const SendStream& stream = pools_.streams()[streams_];
+    const uint32_t next = stream.next_stream;
+    const bool erased = pools_.index().erase(stream_key(connection_, stream.id));
+    MR_ASSERT(erased);
+    pools_.streams().release(streams_);
+    streams_ = next;
+  }
+}
+
+uint32_t Sender::find_stream(uint16_t id) const {
+  if (cached_id_ == id) return cached_index_;
+  const uint32_t index = pools_.index().find(stream_key(connection_, id));
+  if (index != FlatMap::kNone) {
+    cached_id_ = id;
+    cached_index_ = index;
+  }
+  return index;
+}
+
+uint32_t Sender::make_stream(uint16_t id) {
+  const uint32_t index = pools_.streams().allocate();
+  if (index == kNoIndex) return kNoIndex;
+  const bool inserted = pools_.index().insert(stream_key(connection_, id), index);
+  MR_ASSERT(inserted);
+  SendStream& stream = pools_.streams()[index];
+  stream.id = id;
+  stream.failed = stream.error_given = stream.reset_told = dead_;
+  stream.next_stream = streams_;
+  streams_ = index;
+  cached_id_ = id;
+  cached_index_ = index;
+  return index;
+}
+
+Status Sender::post(const WorkRequest& request) {
+  if (request.length > kMaxMessageBytes || request.operation == Operation::kReceive) {
+    return Status::kInvalid;  // MR-MSG-011
+  }
+  if (pools_.sends().available() == 0) return Status::kFull;
+  uint32_t index = find_stream(request.stream);
+  if (index == kNoIndex) index = make_stream(request.stream);
+  if (index == kNoIndex) return Status::kFull;
+  SendStream& stream = pools_.streams()[index];
+  const uint32_t send = pools_.sends().allocate();
+  SendRecord& r = pools_.sends()[send];
+  r.id = request.id;
+  r.local = request.local;
+  r.remote_address = request.remote_address;
+  r.remote_key = request.remote_key;
+  r.length = static_cast<uint32_t>(request.length);
+  r.immediate = request.immediate;
+  r.stream = index;
+  r.stream_id = request.stream;
+  r.operation = request.operation;
+  r.opcode = opcode_of(request.operation);
+  r.last_extra = static_cast<uint8_t>(wire::data_header_bytes(r.opcode, true) -
+                                      wire::data_header_bytes(r.opcode, false));
+  r.solicited = request.solicited;
+  r.msn = stream.next_msn++;  // MR-MSG-003
+  r.consumes = request.operation != Operation::kWrite;
+  if (r.consumes) r.rq_seq = stream.next_rq++;  // MR-MSG-020
+  (stream.tail == kNoIndex ? stream.head : pools_.sends()[stream.tail].next) = send;
+  stream.tail = send;
+  ++unfinished_;
+  if (stream.failed) {
+    advance(index);
+    return Status::kOk;
+  }
+  bytes_waiting_ += r.length;
+  if (stream.cut == kNoIndex) stream.cut = send;
+  if (!stream.active) refresh(index);
+  return Status::kOk;
+}
+
+void Sender::set_peer_span(uint32_t span) {
+  span_ = std::max(span, 1u);
+  for (uint32_t i = streams_; i != kNoIndex; i = pools_.streams()[i].next_stream) refresh(i);
+}
+
+bool Sender::cuttable(const SendStream& stream) const {
+  if (stream.cut == kNoIndex) return false;
+  const SendRecord& r = pools_.sends()[stream.cut];
+  if (r.msn - pools_.sends()[stream.head].msn >= span_) return false;  // MR-MSG-012
+  return !r.consumes || seq_lt(r.rq_seq, stream.limit);                // MR-MSG-021
+}
+
+bool Sender::wants_credit(const SendStream& stream) const {
+  if (stream.cut == kNoIndex) return false;
+  const SendRecord& r = pools_.sends()[stream.cut];
+  return r.consumes && !seq_lt(r.rq_seq, stream.limit);
+}
+
+/// Brings the membership in the lists of active and of credit-blocked streams up to date.
+void Sender::refresh(uint32_t index) {
+  auto& streams = pools_.streams();
+  SendStream& s = streams[index];
+  const bool active = !s.backing_off && (!s.ready.empty() || cuttable(s));
+  if (active != s.active) {
+    s.active = active;
+    if (active) {
+      list_push_back<&SendStream::active_link>(streams, active_, index);
+    } else {
+      list_remove<&SendStream::active_link>(streams, active_, index);
+    }
+  }
+  const bool blocked = wants_credit(s);
+  if (blocked != s.blocked) {
+    s.blocked = blocked;
+    if (blocked) {
+      list_push_back<&SendStream::blocked_link>(streams, blocked_, index);
+    } else {
+      list_remove<&SendStream::blocked_link>(streams, blocked_, index);
+    }
+  }
+}
+
+/// Puts the stream to its place in the timed list.
+void Sender::reschedule(uint32_t index) {
+  auto& streams = pools_.streams();
+  SendStream& s = streams[index];
+  Time wake = s.backing_off ? s.backoff_until : kNever;
+  if (!s.delayed.empty()) wake = earlier(wake, pools_.retries()[s.delayed.head].due);
+  if (wake == s.wake) return;
+  if (s.wake != kNever) list_remove<&SendStream::timed_link>(streams, timed_, index);
+  s.wake = wake;
+  if (wake == kNever) return;
+  uint32_t after = timed_.tail;
+  while (after != kNoIndex && streams[after].wake > wake) after = streams[after].timed_link.prev;
+  list_insert_after<&SendStream::timed_link>(streams, timed_, after, index);
+}
+
+void Sender::expire(Time now) {
+  auto& streams = pools_.streams();
+  auto& retries = pools_.retries();
+  while (timed_.head != kNoIndex && streams[timed_.head].wake <= now) {
+    const uint32_t index = timed_.head;
+    SendStream& s = streams[index];
+    if (s.backing_off && s.backoff_until <= now) s.backing_off = s.wants_credit = false;
+    while (!s.delayed.empty() && retries[s.delayed.head].due <= now) {
+      const uint32_t retry = s.delayed.head;
+      list_remove<&RetryRecord::link>(retries, s.delayed, retry);
+      list_push_back<&RetryRecord::link>(retries, s.ready, retry);
+    }
+    reschedule(index);
+    refresh(index);
+  }
+}
+
+bool Sender::can_claim(const SendRecord& record) const {
+  if (record.claims == 0 || pools_.shared_claims < pools_.max_shared_claims) return true;
+  // Cut smaller than before and nothing in flight: without this the ranges of all requests could
+  // hold every claim while none may be split.
+  return record.undecided == 0 &&
+         pools_.shared_claims < pools_.max_shared_claims + pools_.sends().capacity();
+}
+
+bool Sender::claim(SendRecord& record) {
+  if (!can_claim(record)) return false;
+  if (record.claims++ > 0) ++pools_.shared_claims;
+  return true;
+}
+
+void Sender::unclaim(SendRecord& record) {
+  if (--record.claims > 0) --pools_.shared_claims;
+}
+
+bool Sender::claimable(uint32_t index) const {
+  const SendStream& s = pools_.streams()[index];
+  if (s.ready.empty()) return can_claim(pools_.sends()[s.cut]);
+  const RetryRecord& retry = pools_.retries()[s.ready.head];
+  return retry.length <= last_payload_ || can_claim(pools_.sends()[retry.send]);
+}
+
+bool Sender::ready(Time now) {
+  expire(now);
+  if (active_.empty()) return false;
+  if (pools_.shared_claims < pools_.max_shared_claims) return true;
+  for (uint32_t i = active_.head; i != kNoIndex; i = pools_.streams()[i].active_link.next) {
+    if (claimable(i)) return true;
+  }
+  return false;
+}
+
+size_t Sender::take(Time now, uint32_t payload, std::span<Fragment> out) {
+  MR_ASSERT(payload > 0);
+  expire(now);
+  if (active_.empty() || out.empty()) return 0;
+  last_payload_ = payload;
+  auto& streams = pools_.streams();
+  const uint32_t last = active_.tail;
+  for (;;) {
+    const uint32_t index = active_.head;
+    const size_t n = take_from(index, payload, out);
+    SendStream& s = streams[index];
+    if (s.ready.empty() && !cuttable(s)) {
+      refresh(index);
+    } else if (active_.head != active_.tail) {
+      list_remove<&SendStream::active_link>(streams, active_, index);
+      list_push_back<&SendStream::active_link>(streams, active_, index);
+    }
+    if (n > 0 || index == last) return n;
+  }
+}
+
+size_t Sender::take_from(uint32_t index, uint32_t payload, std::span<Fragment> out) {
+  SendStream& s = pools_.streams()[index];
+  if (!s.ready.empty()) {
+    const uint32_t retry_index = s.ready.head;
+    RetryRecord& retry = pools_.retries()[retry_index];
+    const uint32_t end = retry.offset + retry.length;
+    uint32_t begin = retry.offset;
+    const size_t n = cut_pieces(retry.send, begin, end, payload, true, out);
+    bytes_waiting_ -= begin - retry.offset;
+    retry.offset = begin;
+    retry.length = end - begin;
+    if (n > 0 && retry.length == 0) {
+      list_remove<&RetryRecord::link>(pools_.retries(), s.ready, retry_index);
+      pools_.retries().release(retry_index);
+    }
+    return n;
+  }
+  const uint32_t send = s.cut;
+  SendRecord& r = pools_.sends()[send];
+  uint32_t begin = r.cut;
+  const size_t n = cut_pieces(send, begin, r.length, payload, false, out);
+  bytes_waiting_ -= begin - r.cut;
+  r.cut = begin;
+  if (n > 0 && begin == r.length) {
+    r.cut_done = true;
+    s.cut = r.next;
+  }
+  return n;
+}
+
+/// Cuts [begin, end) from the front; `range`: the bytes hold a claim, which the piece that ends
+/// them takes over.
+size_t Sender::cut_pieces(uint32_t send, uint32_t& begin, uint32_t end, uint32_t payload,
+                          bool range, std::span<Fragment> out) {
+  SendRecord& r = pools_.sends()[send];
+  size_t n = 0;
+  do {
+    const uint32_t length = std::min(payload, end - begin);
+    const uint32_t to = begin + length;
+    // All packets of a run are equal, only the last may be shorter (spec chapter 3).
+    if (n > 0 && to == r.length && length + r.last_extra > out[0].length) break;
+    if (!(range && to == end) && !claim(r)) break;
+    out[n++] = Fragment{send, begin, length};
+    ++r.undecided;
+    begin = to;
+  } while (begin != end && n < out.size());
+  return n;
+}
+
+const std::byte* Sender::describe(const Fragment& fragment, wire::DataPacket& packet) const {
+  const SendRecord& r = pools_.sends()[fragment.send];
+  const bool last = fragment.offset + fragment.length == r.length;
+  packet.stream = r.stream_id;
+  packet.opcode = r.opcode;
+  packet.message_flags = 0;
+  if (fragment.offset == 0) packet.message_flags |= wire::message_flag::kFirst;
+  packet.rq_seq = 0;
+  packet.immediate = 0;
+  if (last) {
+    packet.message_flags |= wire::message_flag::kLast;
+    if (r.solicited) packet.message_flags |= wire::message_flag::kSolicited;  // MR-MSG-018
+    packet.rq_seq = r.rq_seq;
+    packet.immediate = r.immediate;
+  }
+  packet.msn = r.msn;
+  packet.offset = fragment.offset;
+  packet.key = 0;
+  packet.address = 0;
+  if (r.opcode == wire::Opcode::kWrite || r.opcode == wire::Opcode::kWriteImm) {
+    packet.key = r.remote_key;
+    packet.address = r.remote_address + fragment.offset;
+  } else {
+    packet.rq_seq = r.rq_seq;
+  }
+  if (r.opcode == wire::Opcode::kWrite || r.opcode == wire::Opcode::kSend) packet.immediate = 0;
+  return r.local == nullptr ? nullptr : r.local + fragment.offset;
+}
+
+size_t Sender::header_bytes(const Fragment& fragment) const {
+  const SendRecord& r = pools_.sends()[fragment.send];
+  return wire::data_header_bytes(r.opcode, fragment.offset + fragment.length == r.length);
+}
+
+uint16_t Sender::stream_of(const Fragment& fragment) const {
+  return pools_.sends()[fragment.send].stream_id;
+}
+
+void Sender::on_accepted(const Fragment& fragment) {
+  SendRecord& r = pools_.sends()[fragment.send];
+  MR_DASSERT(r.undecided > 0);
+  --r.undecided;
+  unclaim(r);
+  r.doublings = 0;
+  if (r.undecided == 0) settle(fragment.send);
+}
+
+/// A request without undecided fragments may end, and with it later ones.
+void Sender::settle(uint32_t send) {
+  const uint32_t index = pools_.sends()[send].stream;
+  if (pools_.streams()[index].head != send) return;
+  if (advance(index)) refresh(index);
+}
+
+/// Completes from the head what is complete or failed; true if anything was.
+bool Sender::advance(uint32_t index) {
+  SendStream& s = pools_.streams()[index];
+  bool moved = false;
+  while (s.head != kNoIndex) {  // MR-MSG-014
+    const SendRecord& r = pools_.sends()[s.head];
+    if (dead(s, r)) {
+      if (r.undecided != 0) break;  // MR-MSG-030: the driver may still read its memory
+      const Status cause = r.status == Status::kOk ? Status::kFlushed : r.status;
+      finish(s, s.error_given ? Status::kFlushed : cause);
+      s.error_given = true;
+    } else {
+      if (!r.cut_done || r.claims != 0) break;
+      finish(s, Status::kOk);
+    }
+    moved = true;
+  }
+  // Messages before the failed one are still delivered, so RESET waits for them (MR-MSG-006).
+  if (s.failed && !s.reset_told && (s.head == kNoIndex || dead(s, pools_.sends()[s.head]))) {
+    s.reset_told = true;
+    (first_reset_ == kNoIndex ? first_reset_ : pools_.streams()[last_reset_].next_reset) = index;
+    last_reset_ = index;
+  }
+  return moved;
+}
+
+/// Ends the oldest request of a stream.
+void Sender::finish(SendStream& s, Status status) {
+  const uint32_t send = s.head;
+  SendRecord& r = pools_.sends()[send];
+  s.head = r.next;
+  if (s.head == kNoIndex) s.tail = kNoIndex;
+  r.status = status;
+  r.next = kNoIndex;
+  (done_.tail == kNoIndex ? done_.head : pools_.sends()[done_.tail].next) = send;
+  done_.tail = send;
+  --unfinished_;
+}
+
+size_t Sender::poll(std::span<Completion> out) {
+  size_t n = 0;
+  while (n < out.size() && done_.head != kNoIndex) {
+    const SendRecord& r = pools_.sends()[done_.head];
+    Completion& c = out[n++];
+    c = Completion{};
+    c.id = r.id;
+    c.connection = connection_;
+    c.stream = r.stream_id;
+    c.operation = r.operation;
+    c.status = r.status;
+    c.bytes = r.length;
+    const uint32_t next = r.next;
+    pools_.sends().release(done_.head);
+    done_.head = next;
+  }
+  if (done_.head == kNoIndex) done_.tail = kNoIndex;
+  return n;
+}
+
+void Sender::on_limit16(uint16_t stream, uint16_t low) {
+  const uint32_t index = find_stream(stream);
+  if (index == kNoIndex) return;
+  const uint32_t limit = pools_.streams()[index].limit;
+  const auto rise = static_cast<int16_t>(static_cast<uint16_t>(low - limit));
+  if (rise > 0) raise_limit(index, limit + static_cast<uint32_t>(rise));
+}
+
+void Sender::on_limit(uint16_t stream, uint32_t limit) {
+  const uint32_t index = find_stream(stream);
+  if (index == kNoIndex) return;
+  if (seq_gt(limit, pools_.streams()[index].limit)) raise_limit(index, limit);  // MR-MSG-024
+}
+
+void Sender::raise_limit(uint32_t index, uint32_t limit) {
+  SendStream& s = pools_.streams()[index];
+  s.limit = limit;
+  if (s.wants_credit && seq_gt(limit, s.refused_rq)) {  // MR-MSG-023
+    s.backing_off = s.wants_credit = false;
+    reschedule(index);
+  }
+  refresh(index);
+}
+
+Time Sender::next_wakeup() const {
+  return timed_.empty() ? kNever : pools_.streams()[timed_.head].wake;
+}
+
+bool Sender::credit_blocked(uint16_t& stream) const {
+  if (blocked_.empty()) return false;
+  const uint32_t index = blocked_.head;
+  stream = pools_.streams()[index].id;
+  list_remove<&SendStream::blocked_link>(pools_.streams(), blocked_, index);
+  list_push_back<&SendStream::blocked_link>(pools_.streams(), blocked_, index);
+  return true;
+}
+
+uint64_t Sender::bytes_waiting() const { return bytes_waiting_; }
+
+bool Sender::idle() const { return unfinished_ == 0; }
+
+}  // namespace metaroce::message
