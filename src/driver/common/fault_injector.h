@@ -46,7 +46,7 @@ class FaultInjector {
   FaultInjector(const FaultSpec& spec, Direction direction, Time start);
   FaultInjector() = default;
 
-  bool enabled() const { return !rules_.empty() || dark_ != 0 || held_count_ != 0; }
+  bool enabled() const { return !rules_.empty() || dark_ != 0 || !held_.empty(); }
 
   enum class Verdict : uint8_t { kPass, kGone };
   /// Decides on one packet: passes it (possibly corrupted or marked in place), or takes it (lost,
@@ -71,9 +71,9 @@ class FaultInjector {
     RawPacket packet;
     std::vector<std::byte> storage;
   };
-  void count(FaultKind kind, const RawPacket& packet, Time now);
+  void count(FaultKind kind, uint8_t path, uint8_t plane, Time now);
   void hold(Time when, const RawPacket& packet);
-  bool matches(const FaultRule& rule, const RawPacket& packet, Duration since) const;
+  static bool matches(const FaultRule& rule, uint8_t path, uint8_t plane, Duration since);
   static bool later(const std::unique_ptr<Held>& a, const std::unique_ptr<Held>& b);
 
   std::vector<FaultRule> rules_;
@@ -81,7 +81,6 @@ class FaultInjector {
   Time start_{};
   uint32_t dark_ = 0;
   uint64_t order_ = 0;
-  size_t held_count_ = 0;
   std::vector<std::unique_ptr<Held>> held_;  // heap, earliest first
   std::vector<std::unique_ptr<Held>> given_;
   std::vector<std::unique_ptr<Held>> free_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/time.h"
 
@@ -28,8 +29,8 @@ class Loop {
   /// Blocks until a descriptor is ready or `until`; returns at once if that is past. True if a
   /// descriptor was ready.
   bool block(Time now, Time until);
-  /// True if a descriptor is ready right now (one system call).
-  bool ready();
+  /// The descriptors that are ready right now, at most 32; returns their number.
+  int ready(std::span<int> fds);
 
  private:
   int epoll_ = -1;

@@ -8,6 +8,10 @@
 
 namespace metaroce::driver {
 
+inline constexpr size_t kZeroBytes = 65536;
+/// kZeroBytes bytes of zero, the payload of packets that have none in memory.
+const std::byte* zero_bytes();
+
 /// Bytes on the wire of packet `i` of the run, trailer included.
 inline size_t packet_bytes(const engine::TxRun& run, size_t i) {
   return size_t{run.header_length[i]} + run.payload_length[i] + run.trailer;
