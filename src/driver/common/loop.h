@@ -18,6 +18,7 @@ class Loop {
   Loop& operator=(const Loop&) = delete;
 
   bool valid() const { return epoll_ >= 0; }
+  int fd() const { return epoll_; }
   /// `readable`/`writable`: what wakes; with neither, only errors of the descriptor do.
   bool add(int fd, bool readable, bool writable);
   bool change(int fd, bool readable, bool writable);

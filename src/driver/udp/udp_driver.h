@@ -119,9 +119,9 @@ size_t UdpDriver::progress(AnyEngine& engine) {
     engine.on_deadline(t);
     ++work;
   }
+  work += transmit(t, {});
   // A bounded number of batches: received packets must not wait behind an endless queue.
   for (size_t batch = 0; batch < kTransmitBatches; ++batch) {
-    if (tx_blocked() && transmit(t, {}) == 0) break;
     if (tx_blocked()) break;
     const size_t n = engine.poll_transmit(t, {runs_.get(), kRuns});
     if (n == 0) break;

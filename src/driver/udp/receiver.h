@@ -1,0 +1,63 @@
+// recvmsg calls to verified packets. Internal to driver/udp.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "driver/common/fault_injector.h"
+#include "driver/common/loop.h"
+#include "driver/common/syscalls.h"
+#include "driver/udp/transmitter.h"
+#include "driver/udp/udp_options.h"
+#include "engine/api.h"
+
+namespace metaroce::driver {
+
+class Receiver {
+ public:
+  Receiver(Syscalls& calls, UdpCounters& counters, FaultInjector& faults);
+
+  void add_plane(int fd, bool wildcard);
+  /// One batch from the planes in turn. `loop` holds the planes' sockets; it is asked which are
+  /// ready when there are many.
+  std::span<const engine::RxPacket> receive(Time now, Loop& loop, Transmitter& transmitter);
+  void place(std::span<const engine::RxPacket> packets, std::span<const engine::Placement> list);
+
+ private:
+  static constexpr size_t kBuffers = 4;
+  // One more than any datagram, so that GRO never has to cut (P03).
+  static constexpr size_t kBufferBytes = 65536;
+  // Asking which planes are ready costs one call; reading an empty socket also costs one.
+  static constexpr size_t kReadDirectly = 2;
+  struct Plane {
+    int fd = -1;
+    bool wildcard = false;
+    uint32_t overflow = 0;
+  };
+  struct Arrival {
+    size_t bytes = 0;
+    size_t segment = 0;
+    Ecn ecn = Ecn::kNotEct;
+    SocketAddress from;
+    SocketAddress to;  ///< family 0: not told
+  };
+  bool read_plane(Time now, uint8_t index, Transmitter& transmitter);
+  bool call_kernel(Plane& plane, std::byte* buffer, Arrival& arrival, Transmitter& transmitter,
+                   uint8_t index);
+  void read_controls(msghdr& message, Plane& plane, Arrival& arrival);
+  void split(Time now, const Arrival& arrival, std::byte* buffer, uint8_t index);
+  void admit(const RawPacket& packet);
+
+  Syscalls& calls_;
+  UdpCounters& counters_;
+  FaultInjector& faults_;
+  std::vector<Plane> planes_;
+  std::array<std::unique_ptr<std::byte[]>, kBuffers> buffers_;
+  size_t used_ = 0;
+  size_t next_plane_ = 0;
+  std::vector<engine::RxPacket> packets_;
+};
+
+}  // namespace metaroce::driver
