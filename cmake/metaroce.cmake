@@ -4,6 +4,8 @@
 #       *.cpp           -> library mr_<folder> ("/" becomes "_"); INTERFACE while there is no .cpp
 #       *_test.cpp      -> one gtest binary <folder>_test
 #       *_main.cpp      -> one program each, named without "_main", linked with the library
+#       main.cpp        -> a program named as the folder
+#       *_test.py       -> a test each; MR_BIN and MR_SOURCE_DIR are in its environment
 #   mr_test(<name> SOURCES ... [DEPS ...])            one more gtest binary
 #   mr_fuzz(<name> SOURCES ... [DEPS ...])            libFuzzer target, or a corpus replayer
 #   mr_bench(<name> SOURCES ... [DEPS ...])           Google Benchmark program
@@ -66,8 +68,8 @@ function(mr_library folder)
   set(tests ${sources})
   set(mains ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
-  list(FILTER mains INCLUDE REGEX "_main\\.cpp$")
-  list(FILTER sources EXCLUDE REGEX "_(test|main|fuzz|bench)\\.cpp$")
+  list(FILTER mains INCLUDE REGEX "[_/]main\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "(_(test|main|fuzz|bench)|/main)\\.cpp$")
   if(sources)
     add_library(mr_${name} STATIC ${sources})
     set(scope PUBLIC)
@@ -88,7 +90,24 @@ function(mr_library folder)
   foreach(main IN LISTS mains)
     get_filename_component(program ${main} NAME_WE)
     string(REGEX REPLACE "_main$" "" program ${program})
+    if(program STREQUAL "main")
+      set(program ${name})
+    endif()
     mr_program(${program} SOURCES ${main} DEPS mr_${name})
+  endforeach()
+  mr_python_tests(${name})
+endfunction()
+
+function(mr_python_tests name)
+  if(NOT MR_TESTS)
+    return()
+  endif()
+  file(GLOB scripts CONFIGURE_DEPENDS *_test.py)
+  foreach(script IN LISTS scripts)
+    get_filename_component(test ${script} NAME_WE)
+    add_test(NAME ${name}:${test} COMMAND Python3::Interpreter ${script})
+    set_tests_properties(${name}:${test} PROPERTIES TIMEOUT 300
+      ENVIRONMENT "MR_BIN=${CMAKE_BINARY_DIR}/bin;MR_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
   endforeach()
 endfunction()
 
