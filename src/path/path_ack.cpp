@@ -91,7 +91,7 @@ void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refus
     if (r.kind == SentKind::kPaddedProbe) {
       out.padded_acked = std::max(out.padded_acked, static_cast<uint16_t>(r.cpsn));
     } else {
-      listener.on_delivered(id, r, refused.test(i), was_lost);
+      listener.on_delivered(id, seq, r, refused.test(i), was_lost);
     }
   });
   out.answered = true;

@@ -42,10 +42,9 @@ void PathReceiver::slide() {
   if (distance > 0) move_base_to(base_ + distance);
 }
 
-bool PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Duration srtt) {
+void PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Duration srtt) {
   const uint32_t floor_seq = a.seq - a.floor;
   if (seq_gt(floor_seq, base_)) move_base_to(floor_seq);
-  if (a.seq - base_ >= 256 && seq_ge(a.seq, base_)) return false;
 
   const bool newest = seq_ge(a.seq, top_);
   bool now_please = a.ack_now || a.new_refusal;
@@ -93,7 +92,6 @@ bool PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Du
   } else if (pending_ >= settings.ack_every) {
     ack_at_ = earlier(ack_at_, now);
   }
-  return true;
 }
 
 void PathReceiver::set_refusal(wire::Refusal reason, uint16_t stream, uint32_t rq_seq,

@@ -35,9 +35,14 @@ class PathReceiver {
     const int32_t d = seq_diff(seq, base_);
     return d < 1024 && d > -1024;
   }
+  /// False when the sequence would lie above the map even after its own floor moved the base.
+  bool fits(uint32_t seq, uint8_t floor) const {
+    const uint32_t moved = seq_max(base_, seq - floor);
+    return seq_lt(seq, moved) || seq - moved < 256;
+  }
   /// Applies the floor, sets the bit, moves the base, decides how soon to acknowledge.
-  /// False if the floor is impossible (nothing was changed).
-  bool note(Time now, const Arrival& arrival, const Settings& settings, Duration srtt);
+  /// fits() must be true.
+  void note(Time now, const Arrival& arrival, const Settings& settings, Duration srtt);
 
   /// When the next acknowledgement is due; kNever if none is owed.
   Time ack_at() const { return ack_at_; }

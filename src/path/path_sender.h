@@ -3,6 +3,8 @@
 // became of it; what the token stands for it does not know.
 #pragma once
 
+#include <algorithm>
+
 #include "base/bitmap256.h"
 #include "base/counters.h"
 #include "base/seq.h"
@@ -45,7 +47,7 @@ enum class State : uint8_t { kClosed, kOpening, kValidating, kGood, kSuspect, kD
 class Listener {
  public:
   /// `was_lost`: it had been judged lost before (spurious judgement).
-  virtual void on_delivered(uint8_t path, const SentRecord& record, bool refused,
+  virtual void on_delivered(uint8_t path, uint32_t seq, const SentRecord& record, bool refused,
                             bool was_lost) = 0;
   virtual void on_lost(uint8_t path, uint32_t seq, const SentRecord& record) = 0;
   /// May the path forget a lost packet? True when the CPSN's fate is known.
@@ -87,7 +89,15 @@ class PathSender {
   /// True if one more sequence may be used for data now (span, reach, a free record window).
   bool can_send(Time now, Listener& listener);
   bool can_probe(Time now, Listener& listener);
-  bool has_room(uint32_t bytes) const { return in_flight_ + bytes <= window_.bytes(); }
+  /// Sequences that may still be used for data before the span or the reach ends.
+  uint32_t span_room() const {
+    const uint32_t by_span = kMapBits - (next_seq_ - una_);
+    const int32_t by_reach = seq_diff(peer_base_ + kReach - 2, next_seq_);
+    return by_reach <= 0 ? 0 : std::min(by_span, static_cast<uint32_t>(by_reach));
+  }
+  bool has_room(uint32_t bytes) const {
+    return in_flight_ == 0 || in_flight_ + bytes <= window_.bytes();
+  }
   /// Takes the next sequence for a packet of `size` bytes. can_send() must be true.
   uint32_t on_sent(Time now, uint32_t cpsn, uint16_t size, SentKind kind);
   /// Takes a sequence for a probe. can_probe() must be true. A padded one (`ip_size` > 0, at least

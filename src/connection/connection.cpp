@@ -1,0 +1,152 @@
+#include "connection/connection.h"
+
+#include <algorithm>
+
+namespace metaroce::connection {
+
+const char* to_string(PathState state) {
+  switch (state) {
+    case PathState::kOpening: return "opening";
+    case PathState::kValidating: return "validating";
+    case PathState::kGood: return "good";
+    case PathState::kSuspect: return "suspect";
+    case PathState::kDead: return "dead";
+    case PathState::kClosed: return "closed";
+  }
+  return "?";
+}
+
+Connection::Connection(Shared& shared, ConnectionHandle handle)
+    : shared_(shared),
+      handle_(handle),
+      sender_(shared.sends, shared.settings, handle),
+      receiver_(shared.receives, shared.settings, handle) {}
+
+Connection::~Connection() = default;
+
+void Connection::event(ConnectionEventKind kind, Status status) {
+  ConnectionEvent e;
+  e.kind = kind;
+  e.connection = handle_;
+  e.status = status;
+  e.peer = peer_from_;
+  // The ring has room for every event a connection can raise; the oldest goes if nobody polls.
+  if (shared_.events.full()) shared_.events.pop();
+  shared_.events.push(e);
+}
+
+Status Connection::post(const WorkRequest& request) {
+  if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kHelloSent &&
+      state_ != ConnectionState::kAccepting) {
+    return Status::kNotConnected;
+  }
+  return sender_.post(request);
+}
+
+Status Connection::post_receive(Time, const ReceiveRequest& request) {
+  if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kHelloSent &&
+      state_ != ConnectionState::kAccepting) {
+    return Status::kNotConnected;
+  }
+  return receiver_.post(request);
+}
+
+size_t Connection::poll(std::span<Completion> out) {
+  size_t n = sender_.poll(out);
+  n += receiver_.poll(out.subspan(n));
+  if (n < out.size()) completions_hint_ = false;
+  return n;
+}
+
+void Connection::drop_all_sends() {
+  if (!window_) return;
+  for (uint32_t c = window_->lowest_undecided(); c != window_->next(); ++c) {
+    SendEntry& e = window_->at(c);
+    if (e.control || e.state != SendEntry::State::kUndecided) continue;
+    unqueue(c, e);
+    e.state = SendEntry::State::kDecided;
+  }
+  window_->advance();
+}
+
+void Connection::close(Time now, uint32_t code) {
+  if (state_ == ConnectionState::kHelloSent || state_ == ConnectionState::kAccepting) {
+    return fail(now, Status::kClosed, ConnectionEventKind::kClosed);
+  }
+  if (state_ != ConnectionState::kOpen) return;
+  drop_all_sends();
+  sender_.fail_all(Status::kClosed);
+  receiver_.fail_all(Status::kClosed);
+  completions_hint_ = true;
+  state_ = ConnectionState::kClosing;
+  wire::ControlPacket packet;  // MR-CONN-030
+  packet.opcode = wire::ControlOpcode::kClose;
+  packet.value = code;
+  if (queue_control(packet, kControlList) == kNoList) {
+    fail(now, Status::kClosed, ConnectionEventKind::kClosed);
+  }
+}
+
+bool Connection::idle() const {
+  if (!sender_.idle()) return false;
+  return std::none_of(paths_.begin(), paths_.end(), [](const auto& slot) {
+    return slot->rx.is_open() && slot->rx.ack_at() != kNever;
+  });
+}
+
+void Connection::fill_status(ConnectionStatus& out) const {
+  out.peer = peer_from_;
+  out.payload = payload_;
+  out.window = static_cast<uint32_t>(std::min<uint64_t>(congestion_.bytes(), 0xFFFFFFFFu));
+  out.in_flight_packets = in_flight_packets_;
+  out.paths = tx_paths_;
+  out.planes = planes_;
+  out.counters = counters_;
+  out.counters.messages_received = receiver_.messages_delivered();
+}
+
+size_t Connection::fill_path_status(std::span<PathStatus> out) const {
+  size_t n = 0;
+  for (uint32_t i = 0; i < paths_.size() && n < out.size(); ++i) {
+    const path::PathSender& tx = paths_[i]->tx;
+    PathStatus& s = out[n++];
+    s.id = static_cast<uint8_t>(i);
+    s.plane = i < tx_paths_ ? tx.plane : paths_[i]->rx.plane;
+    switch (tx.state()) {
+      case path::State::kClosed: s.state = PathState::kClosed; break;
+      case path::State::kOpening: s.state = PathState::kOpening; break;
+      case path::State::kValidating: s.state = PathState::kValidating; break;
+      case path::State::kGood: s.state = PathState::kGood; break;
+      case path::State::kSuspect: s.state = PathState::kSuspect; break;
+      case path::State::kDead: s.state = PathState::kDead; break;
+    }
+    s.source_port = tx.port;
+    s.pmtu = tx.pmtu;
+    s.window = static_cast<uint32_t>(tx.window().bytes());
+    s.in_flight = tx.in_flight();
+    s.srtt = tx.srtt();
+    s.min_rtt = tx.min_rtt();
+    s.counters = tx.counters;
+  }
+  return n;
+}
+
+uint64_t Connection::hash() const {
+  uint64_t h = handle_ * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(state_);
+  const auto mix = [&h](uint64_t v) { h = (h ^ v) * 0x100000001b3ull; };
+  for (const auto& slot : paths_) {
+    mix(slot->tx.next_seq());
+    mix(slot->tx.lowest_unresolved());
+    mix(slot->tx.in_flight());
+    mix(static_cast<uint64_t>(slot->tx.state()));
+    mix(slot->rx.hash());
+  }
+  if (window_) mix((uint64_t{window_->lowest_undecided()} << 32) | window_->next());
+  if (filter_) mix((uint64_t{filter_->decided_through()} << 32) | filter_->highest());
+  mix(receiver_.hash());
+  mix(counters_.bytes_sent);
+  mix(counters_.bytes_received);
+  return h;
+}
+
+}  // namespace metaroce::connection

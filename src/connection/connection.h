@@ -1,0 +1,260 @@
+// One connection: owns paths, streams and timers and routes between them. No algorithm lives here:
+// loss is judged in path/, windows in congestion/, matching in message/; the scheduler, the only
+// place where messages and paths meet, is scheduler.cpp.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "connection/cpsn_filter.h"
+#include "connection/run_writer.h"
+#include "connection/shared.h"
+#include "path/path_receiver.h"
+#include "wire/control_packet.h"
+#include "wire/data_packet.h"
+#include "wire/handshake_packet.h"
+#include "wire/probe_packet.h"
+
+namespace metaroce::connection {
+
+enum class ConnectionState : uint8_t {
+  kHelloSent,  ///< initiator, waits for ACCEPT
+  kAccepting,  ///< responder, sent ACCEPT, waits for CONFIRM
+  kOpen,
+  kClosing,    ///< our CLOSE is on its way
+  kTimeWait,   ///< closed, still answers repetitions
+  kDead,       ///< may be removed
+};
+
+class Connection final : public path::Listener {
+ public:
+  Connection(Shared& shared, ConnectionHandle handle);
+  ~Connection();
+
+  // --- set-up (handshake.cpp) ---
+  void start_connect(Time now, const std::vector<SocketAddress>& peer);
+  /// Responder: takes a HELLO that no connection knew.
+  void start_accept(Time now, const wire::HelloPacket& hello, const RxPacket& rx);
+  void on_hello_again(Time now, const RxPacket& rx);
+  void on_accept(Time now, const wire::HelloPacket& accept, const RxPacket& rx);
+  void on_cookie(Time now, const wire::CookiePacket& cookie);
+  void on_confirm(Time now, const wire::ConfirmPacket& confirm, const RxPacket& rx);
+  uint64_t peer_nonce() const { return peer_nonce_; }
+
+  // --- packets of an open connection (receive.cpp) ---
+  /// Each returns true when `placement` was filled.
+  bool on_data(Time now, const RxPacket& rx, Placement& placement);
+  void on_control(Time now, const RxPacket& rx);
+  void on_probe(Time now, const RxPacket& rx);
+  void on_void(Time now, const RxPacket& rx);
+  void on_ack(Time now, const RxPacket& rx);
+  void on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet);
+
+  // --- sending (scheduler.cpp) ---
+  size_t transmit(Time now, std::span<TxRun> runs);
+
+  // --- time and hints (timers.cpp) ---
+  void on_deadline(Time now);
+  Time deadline() const { return deadline_; }
+  void update_deadline(Time now);
+  void on_network_hint(Time now, uint8_t path, NetworkHint hint, uint32_t value);
+  void on_plane_state(Time now, uint8_t plane, bool up);
+  bool change_port(Time now, uint8_t path, uint16_t port);
+
+  // --- work (connection.cpp) ---
+  Status post(const WorkRequest& request);
+  Status post_receive(Time now, const ReceiveRequest& request);
+  size_t poll(std::span<Completion> out);
+  void close(Time now, uint32_t code);
+
+  void fill_status(ConnectionStatus& out) const;
+  size_t fill_path_status(std::span<PathStatus> out) const;
+  uint64_t hash() const;
+  bool idle() const;
+  ConnectionState state() const { return state_; }
+  ConnectionHandle handle() const { return handle_; }
+  bool has_completions() const { return completions_hint_; }
+
+ private:
+  struct PathSlot {
+    PathSlot(const Settings& settings, Slab<path::SentWindow>& windows) : tx(settings, windows) {}
+    path::PathSender tx;
+    path::PathReceiver rx;
+    RepairList repair;
+    uint16_t pmtu_goal = 0;     ///< IP size under test
+    uint8_t pmtu_tries = 0;
+    uint8_t big_losses = 0;     ///< full packets lost in a row
+    bool pmtu_search = false;
+    bool pmtu_verify = false;   ///< the size in use is in doubt
+    bool pmtu_due = false;      ///< send a padded probe now
+    Time pmtu_at = kNever;
+  };
+
+  // path::Listener (fate.cpp)
+  void on_delivered(uint8_t path, uint32_t seq, const path::SentRecord& record, bool refused,
+                    bool was_lost) override;
+  void on_lost(uint8_t path, uint32_t seq, const path::SentRecord& record) override;
+  bool is_decided(uint32_t cpsn) const override {
+    return !window_ || !window_->contains(cpsn) ||
+           window_->at(cpsn).state != SendEntry::State::kUndecided;
+  }
+  void decide(uint32_t cpsn, SendEntry& entry, bool refused, uint8_t path);
+  void queue_repair(uint32_t cpsn, SendEntry& entry, uint16_t list);
+  void unqueue(uint32_t cpsn, SendEntry& entry);
+  RepairList& list(uint16_t id);
+  void on_control_accepted(uint32_t slot);
+  void note_big_loss(PathSlot& slot);
+  void apply_marks(Time now, PathSlot& slot, const path::AckOutcome& outcome, uint16_t ce,
+                   uint64_t acked_bytes, bool limited);
+
+  // set-up
+  void create_tables(uint32_t peer_cpsn);
+  void become_open(Time now, ConnectionEventKind kind);
+  void fail(Time now, Status status, ConnectionEventKind kind);
+  uint64_t transcript_mac() const;
+  void remember_peer(const wire::HelloPacket& packet, const RxPacket& rx);
+  void open_handshake_paths();
+  void encode_hello(bool accept);
+  void send_setup(RunWriter& writer, std::span<const std::byte> bytes, uint8_t plane,
+                  const SocketAddress& to);
+  void event(ConnectionEventKind kind, Status status);
+
+  // paths and planes (planes.cpp)
+  void open_other_paths(Time now);
+  PathSlot& add_path();
+  void start_pmtu_search(Time now, PathSlot& slot, uint16_t goal, bool verify);
+  void on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size);
+  void on_padded_lost(PathSlot& slot);
+  uint16_t pmtu_target(uint8_t plane) const;
+  uint16_t next_lower(uint8_t plane, uint16_t size) const;
+  uint32_t payload_for(uint8_t plane, uint16_t pmtu) const;
+  void update_payload();
+  void recut_large();
+  void verdict(Time now, PathSlot& slot);
+  void declare_dead(Time now, PathSlot& slot);
+  void after_state_change(PathSlot& slot);
+  void check_paths_open();
+  void send_port_status(Time now);
+  void on_port_status(Time now, const wire::ControlPacket& packet);
+  uint32_t active_paths() const;
+  uint16_t take_port();
+
+  // receive helpers
+  void note(Time now, PathSlot& slot, const RxPacket& rx, const wire::Sequenced& s, Fate fate,
+            bool ack_now, bool fresh_refusal, uint16_t stream);
+  PathSlot* incoming_path(const wire::Sequenced& s);
+  bool execute_control(Time now, const wire::ControlPacket& packet, const RxPacket& rx);
+  void open_incoming(const wire::ControlPacket& packet, const RxPacket& rx);
+  wire::Refusal admit(const wire::DataPacket& packet, message::Admission& admission,
+                      memory::Target& target);
+  bool place(const wire::DataPacket& packet, const message::Admission& admission,
+             const memory::Target& target, Placement& placement);
+
+  // scheduler
+  void transmit_setup(Time now, RunWriter& writer);
+  void transmit_acks(Time now, RunWriter& writer);
+  void transmit_probes(Time now, RunWriter& writer);
+  void transmit_repairs(Time now, RunWriter& writer);
+  void transmit_new(Time now, RunWriter& writer);
+  bool drain_list(Time now, RunWriter& writer, RepairList& repair, PathSlot* path);
+  bool send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_t ip_size, uint16_t stream);
+  void probe_path(Time now, RunWriter& writer, PathSlot& slot);
+  void send_ack(Time now, RunWriter& writer, PathSlot& slot);
+  bool send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_t cpsn, SendEntry& entry,
+                  bool last);
+  size_t encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const SendEntry& entry,
+                      uint32_t seq, bool last, std::byte* out, const std::byte*& payload) const;
+  uint32_t entry_size(const SendEntry& entry) const;
+  wire::Sequenced sequenced(Time now, const PathSlot& slot, uint32_t seq, uint32_t cpsn) const;
+  void begin_run(RunWriter& writer, const PathSlot& slot, bool is_data);
+  PathSlot* choose_path(Time now, uint32_t size);
+  uint32_t run_length(const PathSlot& slot, uint32_t size) const;
+  uint32_t new_packet_budget() const;
+  uint32_t queue_control(const wire::ControlPacket& body, uint16_t list);
+  void send_resets();
+  void send_credit_news(Time now, RunWriter& writer);
+  void send_credit_probe(Time now, RunWriter& writer);
+  void drop_all_sends();
+  void path_timers(Time now);
+  void setup_timers(Time now);
+  void backstop(Time now);
+  void keep_alive(Time now);
+  Duration smallest_srtt() const;
+
+  Shared& shared_;
+  const ConnectionHandle handle_;
+  ConnectionState state_ = ConnectionState::kDead;
+  bool initiator_ = false;
+  bool paths_open_told_ = false;
+  bool payload_dirty_ = false;
+  bool completions_hint_ = false;
+  bool announce_acks_ = false;   ///< set AR on the next packet (after CONFIRM)
+  bool confirm_due_ = false;
+  bool hello_due_ = false;
+  bool accept_due_ = false;
+  bool close_sent_ = false;
+  uint8_t setup_plane_ = 0;
+  uint8_t hello_count_ = 0;
+  uint32_t peer_id_ = 0;
+  uint64_t nonce_ = 0;
+  uint64_t peer_nonce_ = 0;
+  uint32_t start_seq_ = 0;
+  uint32_t start_cpsn_ = 0;
+  SocketAddress peer_from_;  ///< where the answer to a HELLO goes
+  wire::HandshakeParams peer_params_;
+  std::vector<std::byte> hello_bytes_;   ///< the HELLO, sent or received, for the transcript
+  std::vector<std::byte> accept_bytes_;  ///< the ACCEPT, sent or received
+  uint32_t peer_start_seq_ = 0;
+  uint8_t peer_open_paths_ = 0;
+  std::array<SocketAddress, kMaxPlanes> peer_{};  ///< the peer's address on each plane
+  uint8_t planes_ = 0;
+
+  std::vector<std::unique_ptr<PathSlot>> paths_;  ///< by path id; both directions
+  uint32_t tx_paths_ = 0;                         ///< of them we send on
+  std::unique_ptr<SendWindow> window_;
+  std::unique_ptr<CpsnFilter> filter_;
+  RepairList any_;
+  RepairList control_;
+  std::vector<wire::ControlPacket> controls_;
+  std::vector<bool> control_used_;
+  message::Sender sender_;
+  message::Receiver receiver_;
+  congestion::Window congestion_;
+  ConnectionCounters counters_;
+
+  uint32_t payload_ = 0;
+  uint32_t good_paths_ = 0;  ///< of the last transmit
+  uint8_t last_rx_path_ = 0;
+  wire::Backlog backlog_ = wire::Backlog::kNone;
+  uint32_t in_flight_packets_ = 0;
+  uint64_t in_flight_bytes_ = 0;
+  uint32_t peer_inflight_ = 0;
+  uint32_t ack_counter_ = 0;
+  uint32_t highest_ack_counter_ = 0;
+  uint32_t next_path_hint_ = 0;
+  uint32_t port_generation_ = 0;
+  uint32_t peer_port_generation_ = 0;
+  uint16_t peer_mask_ = 0xFFFF;
+  const wire::AckPacket* current_ack_ = nullptr;  ///< while on_ack runs
+  uint32_t newest_refused_ = 0;
+  uint32_t current_refused_seq_ = 0;
+  Time current_time_{0};
+  uint64_t acked_bytes_now_ = 0;
+  bool congestion_loss_now_ = false;
+
+  Time deadline_ = kNever;
+  Time setup_at_ = kNever;
+  Time setup_give_up_ = kNever;
+  Status setup_hint_ = Status::kUnresponsive;
+  Time expect_since_ = kNever;  ///< since then we wait to hear anything
+  Time verdict_at_ = kNever;    ///< a hint shortened the wait
+  Status verdict_status_ = Status::kUnresponsive;
+  Time heard_at_{0};
+  Time progress_at_{0};
+  Time credit_probe_at_ = kNever;
+  Duration credit_probe_wait_{};
+  Time time_wait_end_ = kNever;
+  Time raise_pmtu_at_ = kNever;
+};
+
+}  // namespace metaroce::connection

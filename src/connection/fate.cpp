@@ -1,0 +1,187 @@
+// What became of what was sent: acknowledgements and losses, told to messages and windows.
+#include <algorithm>
+
+#include "connection/connection.h"
+#include "wire/minifloat.h"
+
+namespace metaroce::connection {
+
+using path::SentKind;
+
+void Connection::on_ack(Time now, const RxPacket& rx) {
+  const auto decoded = wire::decode_ack(rx.bytes);
+  if (!decoded) return shared_.drop(decoded.error());
+  if (state_ == ConnectionState::kAccepting) return shared_.drop(wire::DropReason::kNotConfirmed);
+  const wire::AckPacket& ack = *decoded;
+  if (ack.f.path >= tx_paths_ || paths_[ack.f.path]->tx.state() == path::State::kOpening ||
+      paths_[ack.f.path]->tx.state() == path::State::kClosed) {
+    return shared_.drop(wire::DropReason::kUnknownPath);
+  }
+  PathSlot& slot = *paths_[ack.f.path];
+  current_ack_ = &ack;
+  current_time_ = now;
+  acked_bytes_now_ = 0;
+  congestion_loss_now_ = false;
+  newest_refused_ = ack.f.base + static_cast<uint32_t>(std::max(ack.refused.last_from(0), 0));
+  const bool limited = slot.tx.in_flight() * 2 >= slot.tx.window().bytes();
+  const auto before = slot.tx.state();
+  const path::AckOutcome outcome = slot.tx.on_ack(now, ack, *this);
+  current_ack_ = nullptr;
+  if (!outcome.valid) return shared_.drop(wire::DropReason::kAckInvalid);
+
+  heard_at_ = now;
+  verdict_at_ = kNever;
+  if (outcome.newer) {
+    const uint16_t ce = slot.tx.ce_delta(ack.f.ce_count);
+    apply_marks(now, slot, outcome, ce, acked_bytes_now_, limited);
+  }
+  // MR-ACK-032: limits from ACKs that are far behind say nothing.
+  if (seq_gt(ack.f.counter, highest_ack_counter_)) highest_ack_counter_ = ack.f.counter;
+  if (highest_ack_counter_ - ack.f.counter <= 4096) sender_.on_limit16(ack.f.stream, ack.f.limit);
+  if (outcome.padded_acked > 0) on_padded_acked(now, slot, outcome.padded_acked);
+  if (slot.tx.state() != before) after_state_change(slot);
+  if (window_) window_->advance();
+  const bool waiting = window_->size() > 0;
+  expect_since_ = waiting ? now : kNever;
+}
+
+void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& outcome,
+                             uint16_t ce, uint64_t acked_bytes, bool limited) {
+  if (outcome.newly_acked == 0 && ce == 0) return;
+  const uint64_t packet = payload_ + 64;
+  const congestion::Limits path_limits{packet, shared_.settings.max_path_window,
+                                       static_cast<uint32_t>(packet)};
+  const congestion::Limits all_limits{packet * 2,
+                                      uint64_t{shared_.settings.max_path_window} * tx_paths_,
+                                      static_cast<uint32_t>(packet * std::max(tx_paths_, 1u))};
+  congestion::AckInfo info;
+  info.now = now;
+  info.srtt = slot.tx.srtt();
+  info.packets = std::max(outcome.newly_acked, uint32_t{ce});
+  info.bytes = acked_bytes;
+  info.marked = ce;
+  info.limited = limited;
+  slot.tx.window().on_ack(info, path_limits);  // MR-CC-002
+  info.limited = in_flight_bytes_ * 2 >= congestion_.bytes();
+  congestion_.on_ack(info, all_limits);
+  if (congestion_loss_now_) {  // MR-CC-005
+    slot.tx.window().on_congestion_loss(now, slot.tx.srtt(), path_limits);
+  }
+  if (outcome.spurious > 0) slot.tx.window().undo();
+}
+
+void Connection::on_delivered(uint8_t path, uint32_t seq, const path::SentRecord& record,
+                              bool refused, bool was_lost) {
+  current_refused_seq_ = seq;
+  if (!was_lost) {
+    --in_flight_packets_;
+    in_flight_bytes_ -= record.size;
+    acked_bytes_now_ += record.size;
+  }
+  if (record.kind == SentKind::kData && record.size > 1280) paths_[path]->big_losses = 0;
+  if (!window_->contains(record.cpsn)) return;
+  SendEntry& entry = window_->at(record.cpsn);
+  if (!was_lost && entry.live > 0) --entry.live;
+  if (entry.state != SendEntry::State::kUndecided) return;
+  decide(record.cpsn, entry, refused, path);
+}
+
+void Connection::decide(uint32_t cpsn, SendEntry& entry, bool refused, uint8_t path) {
+  entry.state = SendEntry::State::kDecided;
+  unqueue(cpsn, entry);  // MR-CPSN-034
+  progress_at_ = current_time_;
+  completions_hint_ = true;
+  if (entry.control) {
+    const uint32_t slot = entry.fragment.send;
+    if (!refused) on_control_accepted(slot);
+    control_used_[slot] = false;
+    return;
+  }
+  if (!refused) {
+    counters_.bytes_sent += entry.fragment.length;
+    sender_.on_accepted(entry.fragment);
+    return;
+  }
+  ++counters_.refusals;
+  const wire::AckFields& f = current_ack_->f;
+  const Duration rtt = paths_[path]->tx.srtt();
+  if (entry.voided) {
+    sender_.on_refused(current_time_, entry.fragment, wire::Refusal::kVoid, {});
+    return;
+  }
+  // MR-ACK-014: the reason belongs to one packet; a retry reason also to others of its stream.
+  const bool same_stream = sender_.stream_of(entry.fragment) == f.refusal_stream;
+  const bool fatal = f.reason >= wire::Refusal::kLength && f.reason <= wire::Refusal::kStreamClosed;
+  const bool applies = same_stream && f.reason != wire::Refusal::kVoid &&
+                       (!fatal || current_refused_seq_ == newest_refused_);
+  if (!applies) {
+    sender_.on_refused(current_time_, entry.fragment, wire::Refusal::kUnknown, rtt);
+    return;
+  }
+  const Duration told = wire::decode_delay(f.refusal_delay);
+  sender_.on_refused(current_time_, entry.fragment, f.reason, told.ns > 0 ? told : rtt);
+}
+
+void Connection::on_lost(uint8_t path, uint32_t seq, const path::SentRecord& record) {
+  PathSlot& slot = *paths_[path];
+  if (record.kind == SentKind::kPaddedProbe) return on_padded_lost(slot);
+  --in_flight_packets_;
+  in_flight_bytes_ -= record.size;
+  if (slot.tx.rtt_rising()) congestion_loss_now_ = true;
+  if (record.kind == SentKind::kData && record.size > 1280) note_big_loss(slot);
+  if (!window_->contains(record.cpsn)) return;
+  SendEntry& entry = window_->at(record.cpsn);
+  if (entry.live > 0) --entry.live;
+  if (entry.state != SendEntry::State::kUndecided) return;
+  if (entry.live > 0 || entry.list != kNoList) {
+    slot.tx.on_resent(current_time_, seq);  // another copy lives, or waits already (MR-PATH-016)
+    return;
+  }
+  entry.lost_path = path;
+  entry.lost_seq = seq;
+  // MR-LOSS-020: repaired where it was lost while that path is GOOD.
+  queue_repair(record.cpsn, entry, slot.tx.is_good() && !entry.control ? path : kAnyList);
+}
+
+RepairList& Connection::list(uint16_t id) {
+  if (id == kAnyList) return any_;
+  if (id == kControlList) return control_;
+  return paths_[id]->repair;
+}
+
+void Connection::queue_repair(uint32_t cpsn, SendEntry& entry, uint16_t id) {
+  if (entry.control && id == kAnyList) id = kControlList;
+  list(id).push(*window_, cpsn, id);
+}
+
+void Connection::unqueue(uint32_t cpsn, SendEntry& entry) {
+  if (entry.list != kNoList) list(entry.list).remove(*window_, cpsn);
+}
+
+void Connection::on_control_accepted(uint32_t slot_index) {
+  const wire::ControlPacket& body = controls_[slot_index];
+  switch (body.opcode) {
+    case wire::ControlOpcode::kPathOpen:
+      if (body.path < tx_paths_ && paths_[body.path]->tx.state() == path::State::kOpening) {
+        PathSlot& slot = *paths_[body.path];
+        slot.tx.become_validating(current_time_);
+        start_pmtu_search(current_time_, slot, pmtu_target(slot.tx.plane), false);
+      }
+      return;
+    case wire::ControlOpcode::kClose:
+      fail(current_time_, Status::kClosed, ConnectionEventKind::kClosed);
+      return;
+    default:
+      return;
+  }
+}
+
+void Connection::note_big_loss(PathSlot& slot) {
+  // MR-PMTU-006: full packets vanish although the path lives.
+  if (slot.big_losses < 255) ++slot.big_losses;
+  if (slot.big_losses >= 8 && !slot.pmtu_search && slot.tx.pmtu > 1280) {
+    start_pmtu_search(current_time_, slot, slot.tx.pmtu, true);
+  }
+}
+
+}  // namespace metaroce::connection

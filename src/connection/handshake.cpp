@@ -1,0 +1,251 @@
+// HELLO, ACCEPT, CONFIRM (MR-CONN): how two endpoints come to know each other.
+#include <algorithm>
+
+#include "base/siphash.h"
+#include "connection/connection.h"
+
+namespace metaroce::connection {
+namespace {
+
+constexpr int kMaxHelloDoublings = 4;  // MR-CONN-005: to 16 times the first interval
+
+bool is_wildcard(const SocketAddress& a) {
+  return std::all_of(a.bytes.begin(), a.bytes.end(), [](uint8_t b) { return b == 0; });
+}
+
+/// Words 2 to 6 and the TLVs without the cookie, as MR-CONN-011 wants them.
+void absorb(SipHash& hash, std::span<const std::byte> packet, size_t fixed) {
+  hash.update(packet.subspan(8, 20));
+  const size_t end = fixed + (wire::load32(packet.data() + 28) & 0xFFFF);
+  for (size_t at = fixed; at + 2 <= end && end <= packet.size();) {
+    const auto type = static_cast<uint8_t>(packet[at]) & 0x7F;
+    const size_t size = (2 + static_cast<size_t>(packet[at + 1]) + 3) / 4 * 4;
+    if (type != wire::tlv::kCookie) hash.update(packet.subspan(at, std::min(size, end - at)));
+    at += size;
+  }
+}
+
+}  // namespace
+
+void Connection::start_connect(Time now, const std::vector<SocketAddress>& peer) {
+  initiator_ = true;
+  state_ = ConnectionState::kHelloSent;
+  planes_ = static_cast<uint8_t>(std::min(shared_.local.size(), peer.size()));
+  for (size_t i = 0; i < peer.size() && i < kMaxPlanes; ++i) peer_[i] = peer[i];
+  nonce_ = shared_.rng.next();
+  start_seq_ = shared_.rng.next32();
+  start_cpsn_ = shared_.rng.next32();
+  peer_from_ = peer[0];
+  encode_hello(false);
+  hello_due_ = true;
+  setup_at_ = now + nanoseconds(shared_.settings.hello_interval);
+  setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
+}
+
+void Connection::encode_hello(bool accept) {
+  wire::HelloPacket p;
+  p.is_accept = accept;
+  p.connection = accept ? peer_id_ : 0;
+  p.own_connection = handle_;
+  p.nonce = nonce_;
+  p.start_seq = start_seq_;
+  p.start_cpsn = start_cpsn_;
+  p.paths = static_cast<uint8_t>(shared_.settings.paths_per_plane);
+  p.echoed_nonce = peer_nonce_;
+  const Settings& s = shared_.settings;
+  uint16_t pmtu = 65535;
+  for (size_t i = 0; i < shared_.local.size() && i < kMaxPlanes; ++i) {
+    p.params.planes[i] = shared_.local[i];
+    pmtu = std::min(pmtu, shared_.plane_mtu[i]);
+  }
+  p.params.cpsn_window_log2 = static_cast<uint8_t>(std::bit_width(s.cpsn_window) - 1);
+  p.params.max_paths = static_cast<uint8_t>(
+      std::min<uint32_t>(255, s.paths_per_plane * static_cast<uint32_t>(kMaxPlanes)));
+  p.params.span = static_cast<uint16_t>(s.message_span);
+  p.params.inflight_packets = s.inflight_packets;
+  p.params.pmtu = pmtu;
+  std::vector<std::byte>& bytes = accept ? accept_bytes_ : hello_bytes_;
+  bytes.resize(wire::kMaxHandshake);
+  bytes.resize(wire::encode(p, bytes.data()));
+}
+
+void Connection::remember_peer(const wire::HelloPacket& packet, const RxPacket& rx) {
+  peer_id_ = packet.own_connection;
+  peer_nonce_ = packet.nonce;
+  peer_params_ = packet.params;
+  peer_start_seq_ = packet.start_seq;
+  peer_open_paths_ = packet.paths;
+  peer_inflight_ = std::max(packet.params.inflight_packets, 16u);
+  peer_from_ = rx.from;
+  setup_plane_ = rx.plane;
+  uint8_t listed = 0;
+  for (size_t i = 0; i < kMaxPlanes; ++i) {
+    const SocketAddress& a = packet.params.planes[i];
+    if (a.family == 0) continue;
+    listed = static_cast<uint8_t>(i + 1);
+    if (!is_wildcard(a)) {
+      const uint32_t scope = peer_[i].scope;
+      peer_[i] = a;
+      peer_[i].scope = scope;
+    }
+  }
+  planes_ = static_cast<uint8_t>(std::min<size_t>(shared_.local.size(), std::max<uint8_t>(listed, 1)));
+  // The address that was seen to work wins over the listed one; the service port is the listed one.
+  const uint16_t service = packet.params.planes[setup_plane_].port;
+  peer_[setup_plane_] = rx.from;
+  if (service != 0) peer_[setup_plane_].port = service;
+  planes_ = std::max<uint8_t>(planes_, static_cast<uint8_t>(setup_plane_ + 1));
+}
+
+void Connection::create_tables(uint32_t peer_cpsn) {
+  // MR-CPSN-011, MR-CONN-017: the smaller of the two announcements.
+  const uint32_t window = std::min(shared_.settings.cpsn_window,
+                                   1u << std::clamp<uint8_t>(peer_params_.cpsn_window_log2, 10, 20));
+  window_ = std::make_unique<SendWindow>(shared_.chunks, window, start_cpsn_);
+  filter_ = std::make_unique<CpsnFilter>(window, peer_cpsn);
+  controls_.resize(64);
+  control_used_.assign(64, false);
+  sender_.set_peer_span(std::min<uint32_t>(peer_params_.span, shared_.settings.message_span));
+  congestion_.start(uint64_t{shared_.settings.first_flight} * planes_);
+}
+
+void Connection::start_accept(Time now, const wire::HelloPacket& hello, const RxPacket& rx) {
+  state_ = ConnectionState::kAccepting;
+  remember_peer(hello, rx);
+  hello_bytes_.assign(rx.bytes.begin(), rx.bytes.end());
+  nonce_ = shared_.rng.next();
+  start_seq_ = shared_.rng.next32();
+  start_cpsn_ = shared_.rng.next32();
+  encode_hello(true);
+  create_tables(hello.start_cpsn);
+  accept_due_ = true;
+  setup_at_ = now + nanoseconds(shared_.settings.hello_interval);
+  setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
+}
+
+void Connection::on_hello_again(Time, const RxPacket& rx) {
+  if (initiator_ || state_ != ConnectionState::kAccepting) return;
+  // MR-CONN-004: the same answer, to where this copy came from.
+  peer_from_ = rx.from;
+  setup_plane_ = rx.plane;
+  accept_due_ = true;
+}
+
+void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPacket& rx) {
+  if (!initiator_) return shared_.drop(wire::DropReason::kNoState);
+  if (accept.echoed_nonce != nonce_) return shared_.drop(wire::DropReason::kNoState);
+  if (state_ == ConnectionState::kOpen && accept.nonce == peer_nonce_) {
+    confirm_due_ = true;  // MR-CONN-013: our CONFIRM was lost
+    announce_acks_ = true;
+    return;
+  }
+  if (state_ != ConnectionState::kHelloSent) return shared_.drop(wire::DropReason::kNoState);
+  if ((accept.params.versions & 1) == 0) {
+    return fail(now, Status::kMismatch, ConnectionEventKind::kFailed);
+  }
+  remember_peer(accept, rx);
+  accept_bytes_.assign(rx.bytes.begin(), rx.bytes.end());
+  create_tables(accept.start_cpsn);
+  confirm_due_ = true;
+  announce_acks_ = true;
+  become_open(now, ConnectionEventKind::kConnected);
+}
+
+void Connection::on_cookie(Time now, const wire::CookiePacket& cookie) {
+  if (state_ != ConnectionState::kHelloSent || cookie.nonce != nonce_) {
+    return shared_.drop(wire::DropReason::kNoState);
+  }
+  auto hello = wire::decode_hello(hello_bytes_);
+  MR_ASSERT(hello.has_value());
+  hello->params.has_cookie = true;
+  hello->params.cookie = cookie.cookie;
+  hello_bytes_.resize(wire::kMaxHandshake);
+  hello_bytes_.resize(wire::encode(*hello, hello_bytes_.data()));
+  hello_due_ = true;
+  setup_at_ = now + nanoseconds(shared_.settings.hello_interval);
+}
+
+uint64_t Connection::transcript_mac() const {
+  const uint64_t initiator = initiator_ ? nonce_ : peer_nonce_;
+  const uint64_t responder = initiator_ ? peer_nonce_ : nonce_;
+  // The key is the 16 bytes as they stand on the wire, read little-endian by SipHash.
+  SipHash hash(__builtin_bswap64(initiator), __builtin_bswap64(responder));
+  absorb(hash, hello_bytes_, wire::kHelloFixed);
+  absorb(hash, accept_bytes_, wire::kAcceptFixed);
+  return __builtin_bswap64(hash.finish());
+}
+
+void Connection::on_confirm(Time now, const wire::ConfirmPacket& confirm, const RxPacket& rx) {
+  if (state_ != ConnectionState::kAccepting) return shared_.drop(wire::DropReason::kNoState);
+  if (confirm.mac != transcript_mac()) {  // MR-CONN-012
+    return shared_.drop(wire::DropReason::kBadField);
+  }
+  // The plane that works both ways is the one the initiator chose.
+  if (rx.plane != setup_plane_) {
+    const uint16_t service = peer_params_.planes[rx.plane].port;
+    setup_plane_ = rx.plane;
+    peer_[setup_plane_] = rx.from;
+    if (service != 0) peer_[setup_plane_].port = service;
+  }
+  become_open(now, ConnectionEventKind::kAccepted);
+}
+
+Connection::PathSlot& Connection::add_path() {
+  paths_.push_back(std::make_unique<PathSlot>(shared_.settings, shared_.sent));
+  PathSlot& slot = *paths_.back();
+  slot.tx.id = static_cast<uint8_t>(paths_.size() - 1);
+  slot.rx.counters = &slot.tx.counters;
+  return slot;
+}
+
+void Connection::open_handshake_paths() {
+  // MR-PATH-043, MR-PATH-044: only on the address pair that the handshake used.
+  const uint32_t ours = shared_.settings.paths_per_plane;
+  tx_paths_ = std::min<uint32_t>(
+      {ours * planes_, std::max<uint32_t>(peer_params_.max_paths, ours), kMaxPaths - 1});
+  const uint32_t theirs = peer_open_paths_;
+  while (paths_.size() < std::max<uint32_t>(tx_paths_, theirs)) add_path();
+  const Duration guess = nanoseconds(shared_.settings.initial_rtt);
+  for (uint32_t i = 0; i < ours && i < tx_paths_; ++i) {
+    PathSlot& slot = *paths_[i];
+    slot.tx.open(static_cast<uint8_t>(i), setup_plane_, start_seq_ + (i << 24), take_port(),
+                 path::State::kGood, guess);
+    slot.tx.pmtu = 1280;
+  }
+  for (uint32_t i = 0; i < theirs; ++i) {
+    paths_[i]->rx.open(setup_plane_, 0, peer_start_seq_ + (i << 24), peer_[setup_plane_]);
+  }
+  // MR-CC-008: the first flight of a plane, shared by its paths.
+  const uint64_t share = std::max<uint64_t>(
+      shared_.settings.first_flight / shared_.settings.paths_per_plane, 2 * 1280);
+  for (uint32_t i = 0; i < tx_paths_; ++i) paths_[i]->tx.window().start(share);
+}
+
+void Connection::become_open(Time now, ConnectionEventKind kind) {
+  state_ = ConnectionState::kOpen;
+  setup_at_ = setup_give_up_ = kNever;
+  heard_at_ = progress_at_ = now;
+  current_time_ = now;
+  open_handshake_paths();
+  for (uint32_t i = 0; i < shared_.settings.paths_per_plane && i < tx_paths_; ++i) {
+    start_pmtu_search(now, *paths_[i], pmtu_target(setup_plane_), false);
+  }
+  update_payload();
+  open_other_paths(now);
+  event(kind, Status::kOk);
+}
+
+void Connection::fail(Time now, Status status, ConnectionEventKind kind) {
+  if (state_ == ConnectionState::kDead || state_ == ConnectionState::kTimeWait) return;
+  event(kind, status);
+  drop_all_sends();
+  sender_.fail_all(status);
+  receiver_.fail_all(status);
+  completions_hint_ = true;
+  for (uint32_t i = 0; i < tx_paths_; ++i) paths_[i]->tx.close(*this);
+  state_ = ConnectionState::kTimeWait;
+  time_wait_end_ = now + std::max(smallest_srtt() * 4, nanoseconds(shared_.settings.time_wait));
+  setup_at_ = setup_give_up_ = expect_since_ = verdict_at_ = credit_probe_at_ = kNever;
+}
+
+}  // namespace metaroce::connection

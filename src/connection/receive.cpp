@@ -1,0 +1,224 @@
+// The way of a packet up: path, CPSN, message, memory, decision, placement, arrival (MR-CPSN-030).
+#include <algorithm>
+
+#include "connection/connection.h"
+#include "wire/minifloat.h"
+
+namespace metaroce::connection {
+
+using wire::DropReason;
+using wire::Refusal;
+
+Connection::PathSlot* Connection::incoming_path(const wire::Sequenced& s) {
+  if (state_ == ConnectionState::kAccepting) {  // MR-CONN-014
+    shared_.drop(DropReason::kNotConfirmed);
+    return nullptr;
+  }
+  if (s.path >= paths_.size() || !paths_[s.path]->rx.is_open()) {
+    shared_.drop(DropReason::kUnknownPath);
+    return nullptr;
+  }
+  PathSlot& slot = *paths_[s.path];
+  // MR-PATH-024, MR-PATH-025: too far away, or above the map after its own floor.
+  if (!slot.rx.in_reach(s.path_seq) || !slot.rx.fits(s.path_seq, s.floor)) {
+    shared_.drop(DropReason::kPathWindow);
+    return nullptr;
+  }
+  return &slot;
+}
+
+void Connection::note(Time now, PathSlot& slot, const RxPacket& rx, const wire::Sequenced& s,
+                      Fate fate, bool ack_now, bool fresh_refusal, uint16_t stream) {
+  path::Arrival a;
+  a.seq = s.path_seq;
+  a.stamp = s.stamp;
+  a.floor = s.floor;
+  a.epoch = s.epoch;
+  a.refused = fate == Fate::kRefused || fate == Fate::kVoided;
+  a.ack_now = ack_now || (s.flags & wire::flag::kAckRequest) != 0;
+  a.new_refusal = fresh_refusal;
+  a.ce = rx.ecn == Ecn::kCe;
+  a.stream = stream;
+  heard_at_ = now;
+  last_rx_path_ = s.path;
+  ++slot.tx.counters.rx_packets;
+  slot.rx.note(now, a, shared_.settings, slot.tx.srtt());
+}
+
+bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
+  const auto decoded = wire::decode_data(rx.bytes);
+  if (!decoded) {
+    shared_.drop(decoded.error());
+    return false;
+  }
+  const wire::DataPacket& d = *decoded;
+  PathSlot* slot = incoming_path(d.s);
+  if (slot == nullptr) return false;
+  if (!filter_->in_range(d.s.cpsn)) {  // MR-CPSN-004
+    shared_.drop(DropReason::kCpsnWindow);
+    return false;
+  }
+  const Fate known = filter_->lookup(d.s.cpsn);
+  if (known != Fate::kUnseen) {  // MR-CPSN-007: the same answer, nothing is placed again
+    ++slot->tx.counters.rx_duplicates;
+    note(now, *slot, rx, d.s, known, d.last(), false, d.stream);
+    return false;
+  }
+  message::Admission admission;
+  memory::Target target;
+  const Refusal reason = admit(d, admission, target);
+  if (!admission.accepted) {
+    filter_->decide(d.s.cpsn, Fate::kRefused);
+    ++slot->tx.counters.rx_refused;
+    const bool wait = reason == Refusal::kNotReady || reason == Refusal::kStreamNotReady;
+    slot->rx.set_refusal(
+        reason, d.stream, admission.rq_seq,
+        wait ? wire::encode_delay(nanoseconds(shared_.settings.rnr_delay)) : uint8_t{0});
+    note(now, *slot, rx, d.s, Fate::kRefused, false, true, d.stream);
+    return false;
+  }
+  filter_->decide(d.s.cpsn, Fate::kAccepted);
+  const bool placed = place(d, admission, target, placement);
+  receiver_.commit(d, admission);
+  completions_hint_ = true;
+  slot->tx.counters.rx_bytes += d.payload_length;
+  counters_.bytes_received += d.payload_length;
+  note(now, *slot, rx, d.s, Fate::kAccepted, d.last(), false, d.stream);
+  return placed;
+}
+
+Refusal Connection::admit(const wire::DataPacket& d, message::Admission& admission,
+                          memory::Target& target) {
+  if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) {
+    return Refusal::kStreamClosed;
+  }
+  admission = receiver_.admit(d);
+  if (!admission.accepted) return admission.reason;
+  if (admission.check_memory) {
+    const auto checked =
+        shared_.regions.check(d.key, d.address, d.payload_length, memory::access::kRemoteWrite);
+    if (!checked) {
+      admission.accepted = false;
+      switch (checked.error()) {
+        case memory::AccessError::kKey:
+          return Refusal::kKey;
+        case memory::AccessError::kBounds:
+          return Refusal::kBounds;
+        case memory::AccessError::kRights:
+          return Refusal::kAccess;
+      }
+    }
+    target = *checked;
+  }
+  return Refusal::kUnknown;
+}
+
+bool Connection::place(const wire::DataPacket& d, const message::Admission& admission,
+                       const memory::Target& target, Placement& placement) {
+  if (d.payload_length == 0) return false;
+  placement.payload_begin = d.payload_begin;
+  placement.length = d.payload_length;
+  if (admission.check_memory) {
+    placement.region = target.region;
+    placement.offset = target.offset;
+    placement.address = target.address;
+  } else {
+    placement.region = kReceiveBuffer;
+    placement.offset = admission.offset;
+    placement.address = admission.address;
+  }
+  return true;
+}
+
+void Connection::on_control(Time now, const RxPacket& rx) {
+  const auto decoded = wire::decode_control(rx.bytes);
+  if (!decoded) return shared_.drop(decoded.error());
+  PathSlot* slot = incoming_path(decoded->s);
+  if (slot == nullptr) return;
+  const uint32_t cpsn = decoded->s.cpsn;
+  if (!filter_->in_range(cpsn)) return shared_.drop(DropReason::kCpsnWindow);
+  Fate fate = filter_->lookup(cpsn);
+  const bool fresh = fate == Fate::kUnseen;
+  if (fresh) {
+    fate = execute_control(now, *decoded, rx) ? Fate::kAccepted : Fate::kRefused;
+    filter_->decide(cpsn, fate);
+    if (fate == Fate::kRefused) slot->rx.set_refusal(Refusal::kNoResource, 0, 0, 0);
+  }
+  note(now, *slot, rx, decoded->s, fate, true, fresh && fate == Fate::kRefused, 0);
+}
+
+bool Connection::execute_control(Time now, const wire::ControlPacket& packet, const RxPacket& rx) {
+  switch (packet.opcode) {
+    case wire::ControlOpcode::kPathOpen:
+      if (packet.path >= kMaxPaths - 1 || packet.plane >= shared_.local.size()) return false;
+      open_incoming(packet, rx);
+      return true;
+    case wire::ControlOpcode::kPathClose:
+      if (packet.path < paths_.size() &&
+          paths_[packet.path]->rx.generation == static_cast<uint16_t>(packet.generation)) {
+        paths_[packet.path]->rx.close();
+      }
+      return true;
+    case wire::ControlOpcode::kCredit:
+      sender_.on_limit(packet.stream, packet.value);
+      return true;
+    case wire::ControlOpcode::kReset:
+      receiver_.on_reset(packet.stream, packet.value);
+      completions_hint_ = true;
+      return true;
+    case wire::ControlOpcode::kPortStatus:
+      on_port_status(now, packet);
+      return true;
+    case wire::ControlOpcode::kClose:
+      if (state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing) {
+        fail(now, Status::kClosed, ConnectionEventKind::kClosed);
+      }
+      return true;
+    case wire::ControlOpcode::kAddAddr:
+      return true;  // an address only matters once a PATH_OPEN names it
+    case wire::ControlOpcode::kKeyUpdate:
+    case wire::ControlOpcode::kResponseError:
+      return false;
+  }
+  return false;
+}
+
+void Connection::open_incoming(const wire::ControlPacket& packet, const RxPacket&) {
+  while (paths_.size() <= packet.path) add_path();
+  path::PathReceiver& rx = paths_[packet.path]->rx;
+  const auto generation = static_cast<uint16_t>(packet.generation);
+  // MR-PATH-041: an old or repeated generation changes nothing.
+  if (rx.is_open() && static_cast<int16_t>(generation - rx.generation) <= 0) return;
+  SocketAddress peer = packet.address[0];
+  if (peer.family == 0) peer = peer_[packet.plane];
+  peer.scope = peer_[packet.plane].scope;
+  if (peer_[packet.plane].family == 0) peer_[packet.plane] = peer;
+  rx.open(packet.plane, generation, packet.start, peer);
+}
+
+void Connection::on_probe(Time now, const RxPacket& rx) {
+  const auto decoded = wire::decode_probe(rx.bytes);
+  if (!decoded) return shared_.drop(decoded.error());
+  PathSlot* slot = incoming_path(decoded->s);
+  if (slot == nullptr) return;
+  if (decoded->stream != 0) receiver_.on_credit_asked(decoded->stream);
+  note(now, *slot, rx, decoded->s, Fate::kUnseen, true, false, decoded->stream);
+}
+
+void Connection::on_void(Time now, const RxPacket& rx) {
+  const auto decoded = wire::decode_void(rx.bytes);
+  if (!decoded) return shared_.drop(decoded.error());
+  PathSlot* slot = incoming_path(decoded->s);
+  if (slot == nullptr) return;
+  const uint32_t target = decoded->s.cpsn;
+  if (!filter_->in_range(target)) return shared_.drop(DropReason::kCpsnWindow);
+  Fate fate = filter_->lookup(target);
+  const bool fresh = fate == Fate::kUnseen;
+  if (fresh) {  // MR-CPSN-020
+    fate = Fate::kVoided;
+    filter_->decide(target, fate);
+  }
+  note(now, *slot, rx, decoded->s, fate, false, fresh, 0);  // MR-CPSN-021
+}
+
+}  // namespace metaroce::connection

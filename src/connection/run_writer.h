@@ -1,0 +1,69 @@
+// Fills TxRun after TxRun: packets of one path and equal size become one run (MR-WIRE-011).
+#pragma once
+
+#include <span>
+
+#include "connection/io.h"
+
+namespace metaroce::connection {
+
+class RunWriter {
+ public:
+  RunWriter(std::span<TxRun> runs, uint32_t max_run) : runs_(runs), max_run_(max_run) {}
+
+  size_t used() const { return used_; }
+  bool full() const { return used_ == runs_.size(); }
+
+  /// A new run can always be begun while !full(). Ends the run before.
+  TxRun& begin() {
+    TxRun& run = runs_[used_++];
+    run.count = 0;
+    run.trailer = wire::kCrcBytes;
+    run.ecn = Ecn::kEct0;
+    run.is_data = true;
+    run.needs_df = true;
+    header_end_ = 0;
+    wire_size_ = 0;
+    ended_ = false;
+    open_ = true;
+    return run;
+  }
+  void end() { open_ = false; }
+
+  /// May a packet of this size follow in the run that is open for this path?
+  bool can_append(uint8_t path, uint32_t wire_size) const {
+    if (!open_ || ended_) return false;
+    const TxRun& run = runs_[used_ - 1];
+    return run.path == path && run.count > 0 && run.count < max_run_ && wire_size <= wire_size_;
+  }
+  bool is_open_for(uint8_t path) const { return open_ && runs_[used_ - 1].path == path; }
+
+  /// Where the next header is written (at least 80 bytes are free in a run of data).
+  std::byte* header() { return runs_[used_ - 1].headers + header_end_; }
+
+  void commit(size_t header_bytes, const std::byte* payload, uint32_t payload_bytes) {
+    TxRun& run = runs_[used_ - 1];
+    run.header_length[run.count] = static_cast<uint16_t>(header_bytes);
+    run.payload[run.count] = payload;
+    run.payload_length[run.count] = payload_bytes;
+    const uint32_t size = static_cast<uint32_t>(header_bytes) + payload_bytes;
+    if (run.count == 0) {
+      wire_size_ = size;
+    } else if (size < wire_size_) {
+      ended_ = true;  // a shorter packet ends its run
+    }
+    ++run.count;
+    header_end_ += header_bytes + run.trailer;
+  }
+
+ private:
+  std::span<TxRun> runs_;
+  size_t used_ = 0;
+  size_t header_end_ = 0;
+  uint32_t max_run_;
+  uint32_t wire_size_ = 0;
+  bool ended_ = false;
+  bool open_ = false;
+};
+
+}  // namespace metaroce::connection

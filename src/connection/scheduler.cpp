@@ -1,0 +1,425 @@
+// The scheduler: the only place where messages and paths meet. What is sent, in which order, on
+// which path, in runs of how many packets.
+#include <algorithm>
+
+#include "connection/connection.h"
+#include "wire/minifloat.h"
+
+namespace metaroce::connection {
+
+using path::SentKind;
+
+size_t Connection::transmit(Time now, std::span<TxRun> runs) {
+  current_time_ = now;
+  RunWriter writer(runs, shared_.settings.max_run);
+  transmit_setup(now, writer);
+  if (state_ == ConnectionState::kHelloSent || state_ == ConnectionState::kAccepting ||
+      state_ == ConnectionState::kDead) {
+    return writer.used();
+  }
+  transmit_acks(now, writer);
+  if (state_ == ConnectionState::kTimeWait) return writer.used();
+  if (payload_dirty_) update_payload();
+  send_resets();
+  transmit_probes(now, writer);
+  transmit_repairs(now, writer);
+  transmit_new(now, writer);
+  window_->advance();
+  return writer.used();
+}
+
+void Connection::begin_run(RunWriter& writer, const PathSlot& slot, bool is_data) {
+  TxRun& run = writer.begin();
+  run.path = slot.tx.id;
+  run.plane = slot.tx.plane;
+  run.from = shared_.local[slot.tx.plane];
+  run.from.port = slot.tx.port;
+  run.to = peer_[slot.tx.plane];
+  run.is_data = is_data;
+  run.connection = handle_;
+}
+
+void Connection::send_setup(RunWriter& writer, std::span<const std::byte> bytes, uint8_t plane,
+                            const SocketAddress& to) {
+  if (writer.full()) return;
+  TxRun& run = writer.begin();
+  run.path = 0xFF;
+  run.plane = plane;
+  run.from = shared_.local[plane];  // MR-CONN-025: from the service port
+  run.to = to;
+  run.is_data = false;
+  run.needs_df = false;
+  run.ecn = Ecn::kNotEct;
+  run.connection = handle_;
+  std::copy(bytes.begin(), bytes.end(), writer.header());
+  writer.commit(bytes.size(), nullptr, 0);
+  writer.end();
+}
+
+void Connection::transmit_setup(Time now, RunWriter& writer) {
+  if (hello_due_) {
+    hello_due_ = false;
+    ++hello_count_;
+    send_setup(writer, hello_bytes_, 0, peer_from_);
+    // MR-CONN-002: the first answer may be lost because the plane is down: then ask on all.
+    for (uint8_t p = 1; hello_count_ > 1 && p < planes_; ++p) {
+      if (peer_[p].family != 0) send_setup(writer, hello_bytes_, p, peer_[p]);
+    }
+  }
+  if (accept_due_) {
+    accept_due_ = false;
+    send_setup(writer, accept_bytes_, setup_plane_, peer_from_);
+  }
+  if (confirm_due_ && !writer.full()) {
+    confirm_due_ = false;
+    std::byte bytes[32];
+    const size_t n = wire::encode(wire::ConfirmPacket{peer_id_, transcript_mac()}, bytes);
+    send_setup(writer, {bytes, n}, setup_plane_, peer_[setup_plane_]);
+  }
+  (void)now;
+}
+
+// --- acknowledgements ---
+
+void Connection::send_ack(Time now, RunWriter& writer, PathSlot& slot) {
+  TxRun& run = writer.begin();
+  const bool same = slot.tx.state() != path::State::kClosed && slot.tx.plane == slot.rx.plane;
+  run.path = slot.tx.id;
+  run.plane = slot.rx.plane;
+  run.from = shared_.local[slot.rx.plane];
+  if (same) run.from.port = slot.tx.port;
+  run.to = slot.rx.peer;  // MR-ADDR-005
+  run.is_data = false;
+  run.ecn = Ecn::kNotEct;
+  run.connection = handle_;
+  wire::AckPacket ack;
+  ack.f.path = slot.tx.id;
+  ack.f.connection = peer_id_;
+  ack.f.counter = ++ack_counter_;  // MR-ACK-010
+  ack.f.decided_through = filter_->decided_through();
+  ack.f.stream = slot.rx.credit_stream;
+  ack.f.limit = static_cast<uint16_t>(receiver_.limit(ack.f.stream));  // MR-ACK-018
+  slot.rx.fill_ack(now, ack);
+  writer.commit(wire::encode(ack, writer.header()), nullptr, 0);
+  writer.end();
+}
+
+void Connection::send_credit_news(Time now, RunWriter& writer) {
+  uint16_t stream = 0;
+  while (!writer.full() && receiver_.credit_news(stream)) {  // MR-MSG-025
+    PathSlot& slot = *paths_[last_rx_path_];
+    if (!slot.rx.is_open()) return;
+    slot.rx.credit_stream = stream;
+    send_ack(now, writer, slot);
+  }
+}
+
+void Connection::transmit_acks(Time now, RunWriter& writer) {
+  for (auto& slot : paths_) {
+    if (writer.full()) return;
+    if (slot->rx.is_open() && slot->rx.ack_at() <= now) send_ack(now, writer, *slot);
+  }
+  if (state_ != ConnectionState::kTimeWait) send_credit_news(now, writer);
+}
+
+// --- probes ---
+
+wire::Sequenced Connection::sequenced(Time now, const PathSlot& slot, uint32_t seq,
+                                      uint32_t cpsn) const {
+  wire::Sequenced s;
+  s.path = slot.tx.id;
+  s.floor = slot.tx.floor_of(seq);
+  s.connection = peer_id_;
+  s.path_seq = seq;
+  s.stamp = wire::stamp_of(now);
+  s.epoch = slot.tx.epoch();
+  s.backlog = backlog_;
+  s.cpsn = cpsn;
+  return s;
+}
+
+bool Connection::send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_t ip_size,
+                            uint16_t stream) {
+  if (writer.full()) return false;
+  begin_run(writer, slot, true);
+  const uint32_t seq = slot.tx.on_probe_sent(now, ip_size);
+  wire::ProbePacket probe;
+  // A padded probe is tracked and thereby unresolved; a plain one never holds the floor.
+  probe.s = sequenced(now, slot, seq, window_->next() - 1);
+  probe.stream = stream;
+  const size_t header = wire::encode(probe, writer.header());
+  uint32_t padding = 0;
+  if (ip_size > 0) {
+    const uint32_t fixed = (shared_.local[slot.tx.plane].family == 6 ? 40u : 20u) + 8 +
+                           static_cast<uint32_t>(header + wire::kCrcBytes);
+    padding = ip_size - std::min<uint32_t>(fixed, ip_size);
+  }
+  writer.commit(header, nullptr, padding);
+  writer.end();
+  if (slot.tx.state() != path::State::kDead && expect_since_ == kNever) expect_since_ = now;
+  return true;
+}
+
+void Connection::probe_path(Time now, RunWriter& writer, PathSlot& slot) {
+  const bool validating = slot.tx.state() == path::State::kValidating;
+  if (slot.tx.can_probe(now, *this)) {
+    send_probe(now, writer, slot, validating ? std::max<uint16_t>(slot.pmtu_goal, 576) : 0, 0);
+    return;
+  }
+  // MR-PATH-008: with a full span the lowest unresolved packet goes out again instead.
+  uint32_t cpsn = 0;
+  if (slot.tx.take_lowest(*this, cpsn) && window_->contains(cpsn)) {
+    SendEntry& entry = window_->at(cpsn);
+    if (entry.state == SendEntry::State::kUndecided && slot.tx.is_good()) {
+      unqueue(cpsn, entry);
+      send_entry(now, writer, slot, cpsn, entry, true);
+    }
+  }
+  slot.tx.probe_not_sent(now);
+}
+
+void Connection::transmit_probes(Time now, RunWriter& writer) {
+  for (uint32_t i = 0; i < tx_paths_ && !writer.full(); ++i) {
+    PathSlot& slot = *paths_[i];
+    if (slot.tx.wants_probe()) probe_path(now, writer, slot);
+    if (!slot.pmtu_due || writer.full() || !slot.tx.is_good()) continue;
+    if (!slot.tx.can_send(now, *this)) continue;
+    slot.pmtu_due = false;
+    slot.pmtu_at = now + slot.tx.probe_timeout() * 2;
+    send_probe(now, writer, slot, slot.pmtu_goal, 0);
+  }
+  send_credit_probe(now, writer);
+}
+
+void Connection::send_credit_probe(Time now, RunWriter& writer) {
+  uint16_t stream = 0;
+  if (!sender_.credit_blocked(stream)) {
+    credit_probe_at_ = kNever;
+    credit_probe_wait_ = {};
+    return;
+  }
+  // MR-LOSS-033: after 1 RTT, doubling to 10 ms.
+  const Duration first = std::max(smallest_srtt(), nanoseconds(shared_.settings.timer_tick));
+  if (credit_probe_at_ == kNever) {
+    ++counters_.credit_stalls;
+    credit_probe_wait_ = first;
+    credit_probe_at_ = now + first;
+    return;
+  }
+  if (now < credit_probe_at_) return;
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    PathSlot& slot = *paths_[(next_path_hint_ + i) % tx_paths_];
+    if (!slot.tx.is_good() || !slot.tx.can_probe(now, *this)) continue;
+    if (send_probe(now, writer, slot, 0, stream)) break;
+  }
+  ++next_path_hint_;
+  credit_probe_wait_ =
+      std::min(credit_probe_wait_ * 2, nanoseconds(shared_.settings.credit_probe_max));
+  credit_probe_at_ = now + credit_probe_wait_;
+}
+
+// --- packets with a CPSN ---
+
+uint32_t Connection::entry_size(const SendEntry& entry) const {
+  if (entry.voided) return wire::kProbeBytes;
+  if (entry.control) return wire::kMaxControl;
+  return static_cast<uint32_t>(sender_.header_bytes(entry.fragment)) + entry.fragment.length;
+}
+
+size_t Connection::encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const SendEntry& entry,
+                                uint32_t seq, bool last, std::byte* out,
+                                const std::byte*& payload) const {
+  wire::Sequenced s = sequenced(now, slot, seq, cpsn);
+  if (entry.sent) s.flags |= wire::flag::kRetransmission;
+  if (last || announce_acks_) s.flags |= wire::flag::kAckRequest | wire::flag::kLastPath;
+  payload = nullptr;
+  if (entry.voided) return wire::encode(wire::VoidPacket{s}, out);
+  if (entry.control) {
+    wire::ControlPacket packet = controls_[entry.fragment.send];
+    packet.s = s;
+    return wire::encode(packet, out);
+  }
+  wire::DataPacket packet;
+  payload = sender_.describe(entry.fragment, packet);
+  packet.s = s;
+  return wire::encode(packet, out);
+}
+
+bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_t cpsn,
+                            SendEntry& entry, bool last) {
+  const uint32_t size = entry_size(entry);
+  if (!writer.can_append(slot.tx.id, size)) {
+    if (writer.full()) {
+      queue_repair(cpsn, entry, kAnyList);
+      return false;
+    }
+    begin_run(writer, slot, true);
+  }
+  SentKind kind = SentKind::kData;
+  if (entry.voided) {
+    kind = SentKind::kVoid;
+  } else if (entry.control) {
+    kind = SentKind::kControl;
+  }
+  const uint32_t seq = slot.tx.on_sent(now, cpsn, static_cast<uint16_t>(size), kind);
+  const std::byte* payload = nullptr;
+  const size_t header = encode_entry(now, slot, cpsn, entry, seq, last, writer.header(), payload);
+  const bool has_payload = kind == SentKind::kData;
+  writer.commit(header, payload, has_payload ? entry.fragment.length : 0);
+  announce_acks_ = false;
+  if (has_payload) {
+    ++(entry.sent ? slot.tx.counters.tx_repair : slot.tx.counters.tx_new);
+    slot.tx.counters.tx_bytes += entry.fragment.length;
+  }
+  if (entry.lost_path != kNoList) {
+    paths_[entry.lost_path]->tx.on_resent(now, entry.lost_seq);
+    entry.lost_path = kNoList;
+  }
+  entry.sent = true;
+  ++entry.live;
+  ++in_flight_packets_;
+  in_flight_bytes_ += static_cast<uint16_t>(size);
+  if (expect_since_ == kNever) expect_since_ = now;
+  return true;
+}
+
+Connection::PathSlot* Connection::choose_path(Time now, uint32_t size) {
+  PathSlot* best = nullptr;
+  uint64_t best_score = 0;
+  good_paths_ = 0;
+  ++next_path_hint_;
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    PathSlot& slot = *paths_[(next_path_hint_ + i) % tx_paths_];
+    path::PathSender& tx = slot.tx;
+    if (!tx.is_good()) continue;
+    ++good_paths_;
+    if (!tx.has_room(size) || !tx.can_send(now, *this)) continue;
+    // Earliest expected delivery: what is in flight drains at window / RTT.
+    const uint64_t score = (uint64_t{tx.in_flight()} + size) *
+                           (static_cast<uint64_t>(tx.srtt().ns) + 1) / tx.window().bytes();
+    if (best == nullptr || score < best_score) {
+      best = &slot;
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+bool Connection::drain_list(Time now, RunWriter& writer, RepairList& repair, PathSlot* path) {
+  while (repair.size > 0) {
+    if (writer.full()) return false;
+    const uint32_t cpsn = repair.head;
+    SendEntry& entry = window_->at(cpsn);
+    PathSlot* slot = path;
+    if (slot == nullptr) slot = choose_path(now, entry_size(entry));
+    if (slot == nullptr || !slot->tx.can_send(now, *this)) return true;
+    repair.remove(*window_, cpsn);
+    if (entry.state != SendEntry::State::kUndecided) continue;
+    if (!send_entry(now, writer, *slot, cpsn, entry, repair.size == 0)) return false;
+  }
+  return true;
+}
+
+void Connection::transmit_repairs(Time now, RunWriter& writer) {
+  if (!drain_list(now, writer, control_, nullptr)) return;
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    PathSlot& slot = *paths_[i];
+    // MR-CC-001: a repair on its own path is not held back by the window; its slot was freed.
+    if (slot.repair.size > 0 && slot.tx.is_good()) {
+      if (!drain_list(now, writer, slot.repair, &slot)) return;
+    }
+  }
+  drain_list(now, writer, any_, nullptr);
+}
+
+uint32_t Connection::new_packet_budget() const {
+  const uint32_t room = window_->room(false);
+  const uint32_t limit = std::min(window_->capacity() / 4, peer_inflight_);  // MR-CPSN-010
+  if (in_flight_packets_ >= limit) return 0;
+  uint32_t budget = std::min(room, limit - in_flight_packets_);
+  const uint64_t size = payload_ + 64;
+  if (in_flight_bytes_ + size <= congestion_.bytes()) {
+    budget = std::min<uint64_t>(budget, (congestion_.bytes() - in_flight_bytes_) / size);
+  } else if (in_flight_packets_ > 0) {
+    budget = 0;
+  } else {
+    budget = std::min(budget, 1u);
+  }
+  return budget;
+}
+
+uint32_t Connection::run_length(const PathSlot& slot, uint32_t size) const {
+  const Settings& s = shared_.settings;
+  const uint64_t waiting = sender_.bytes_waiting() / std::max(payload_, 1u);
+  const uint64_t fair = waiting / std::max(good_paths_, 1u);
+  const auto wanted = static_cast<uint32_t>(
+      std::clamp<uint64_t>(fair, std::min(s.min_run, s.max_run), s.max_run));
+  const uint64_t window = slot.tx.window().bytes();
+  const uint64_t used = slot.tx.in_flight();
+  const uint32_t room = window > used ? static_cast<uint32_t>((window - used) / size) : 0;
+  return std::max(1u, std::min({wanted, room, slot.tx.span_room()}));
+}
+
+void Connection::transmit_new(Time now, RunWriter& writer) {
+  message::Fragment fragments[kMaxRun];
+  if (state_ != ConnectionState::kOpen) return;
+  while (!writer.full() && payload_ > 0 && sender_.ready(now)) {
+    const uint32_t budget = new_packet_budget();
+    if (budget == 0 || shared_.chunks.available() < 2) {
+      if (window_->room(false) == 0) ++counters_.cpsn_stalls;  // MR-CPSN-014
+      return;
+    }
+    const uint32_t size = payload_ + 64;
+    PathSlot* slot = choose_path(now, size);
+    if (slot == nullptr) return;
+    const uint32_t n = std::min(run_length(*slot, size), budget);
+    backlog_ = sender_.bytes_waiting() > congestion_.bytes() ? wire::Backlog::kMore
+                                                             : wire::Backlog::kBelowBdp;
+    const size_t taken = sender_.take(now, payload_, std::span(fragments, n));
+    if (taken == 0) return;
+    const bool more = sender_.ready(now);
+    if (!more) backlog_ = wire::Backlog::kNone;
+    for (size_t i = 0; i < taken; ++i) {
+      uint32_t cpsn = 0;
+      SendEntry* entry = window_->create(cpsn);
+      MR_ASSERT(entry != nullptr);
+      entry->fragment = fragments[i];
+      if (!slot->tx.can_send(now, *this)) {
+        queue_repair(cpsn, *entry, kAnyList);
+        continue;
+      }
+      send_entry(now, writer, *slot, cpsn, *entry, !more && i + 1 == taken);
+    }
+  }
+}
+
+// --- control ---
+
+uint32_t Connection::queue_control(const wire::ControlPacket& body, uint16_t id) {
+  const auto free = std::find(control_used_.begin(), control_used_.end(), false);
+  if (free == control_used_.end() || window_->room(true) == 0) return kNoList;
+  const auto slot = static_cast<uint32_t>(free - control_used_.begin());
+  uint32_t cpsn = 0;
+  SendEntry* entry = window_->create(cpsn);
+  if (entry == nullptr) return kNoList;
+  control_used_[slot] = true;
+  controls_[slot] = body;
+  entry->control = true;
+  entry->fragment.send = slot;
+  queue_repair(cpsn, *entry, id);
+  return slot;
+}
+
+void Connection::send_resets() {
+  uint16_t stream = 0;
+  uint32_t final_msn = 0;
+  while (control_.size < 16 && sender_.next_reset(stream, final_msn)) {
+    wire::ControlPacket reset;
+    reset.opcode = wire::ControlOpcode::kReset;
+    reset.stream = stream;
+    reset.value = final_msn;
+    queue_control(reset, kControlList);
+  }
+}
+
+}  // namespace metaroce::connection

@@ -1,0 +1,136 @@
+// What the sender knows of each undecided CPSN, and the lists of those that wait to be sent again.
+#pragma once
+
+#include <vector>
+
+#include "base/seq.h"
+#include "base/slab.h"
+#include "message/sender.h"
+
+namespace metaroce::connection {
+
+inline constexpr uint32_t kChunkEntries = 64;
+inline constexpr uint16_t kNoList = 0xFFFF;
+inline constexpr uint16_t kAnyList = 0xFFFE;      ///< any open path, windows obeyed
+inline constexpr uint16_t kControlList = 0xFFFD;  ///< control, before everything else
+
+struct SendEntry {
+  enum class State : uint8_t { kFree, kUndecided, kDecided };
+  message::Fragment fragment;  ///< of a control packet: send = its slot
+  uint32_t next = 0;           ///< in a repair list
+  uint32_t prev = 0;
+  uint32_t lost_seq = 0;   ///< the sequence whose loss put it into the list
+  uint16_t list = kNoList;
+  uint16_t lost_path = kNoList;
+  uint8_t live = 0;        ///< transmissions whose fate is open
+  State state = State::kFree;
+  bool control = false;
+  bool voided = false;     ///< a VOID goes out instead (MR-CPSN-024)
+  bool sent = false;       ///< at least once
+};
+
+struct SendChunk {
+  SendEntry entries[kChunkEntries];
+};
+
+/// CPSNs from the lowest undecided to the next new one, in chunks of an engine's slab.
+class SendWindow {
+ public:
+  SendWindow(Slab<SendChunk>& chunks, uint32_t window, uint32_t start)
+      : chunks_(&chunks), table_(2 * window / kChunkEntries, kNone), una_(start), next_(start),
+        window_(window) {}
+  ~SendWindow() {
+    for (const uint32_t c : table_) {
+      if (c != kNone) chunks_->release(c);
+    }
+  }
+  SendWindow(const SendWindow&) = delete;
+  SendWindow& operator=(const SendWindow&) = delete;
+
+  uint32_t lowest_undecided() const { return una_; }
+  uint32_t next() const { return next_; }
+  uint32_t size() const { return next_ - una_; }
+  uint32_t capacity() const { return window_; }
+
+  /// How many new CPSNs may be taken now: MR-CPSN-009, and MR-CPSN-012 unless for control.
+  uint32_t room(bool control) const {
+    const uint32_t limit = window_ - (control ? 0 : 64);
+    return size() >= limit ? 0 : limit - size();
+  }
+
+  /// Takes the next CPSN; null when the chunk slab is exhausted. room() must not be 0.
+  SendEntry* create(uint32_t& cpsn) {
+    uint32_t& chunk = table_[slot(next_)];
+    if (chunk == kNone) chunk = chunks_->allocate();
+    if (chunk == kNone) return nullptr;
+    cpsn = next_++;
+    SendEntry& e = (*chunks_)[chunk].entries[cpsn % kChunkEntries];
+    e = SendEntry{};
+    e.state = SendEntry::State::kUndecided;
+    return &e;
+  }
+
+  bool contains(uint32_t cpsn) const { return cpsn - una_ < size(); }
+  SendEntry& at(uint32_t cpsn) {
+    MR_DASSERT(contains(cpsn));
+    return (*chunks_)[table_[slot(cpsn)]].entries[cpsn % kChunkEntries];
+  }
+  const SendEntry& at(uint32_t cpsn) const { return const_cast<SendWindow*>(this)->at(cpsn); }
+
+  /// Moves the lower edge over decided entries and gives chunks back.
+  void advance() {
+    while (una_ != next_ && at(una_).state == SendEntry::State::kDecided) {
+      const uint32_t passed = una_++;
+      if (una_ % kChunkEntries == 0 || una_ == next_) {
+        uint32_t& chunk = table_[slot(passed)];
+        chunks_->release(chunk);
+        chunk = kNone;
+      }
+    }
+  }
+
+ private:
+  static constexpr uint32_t kNone = Slab<SendChunk>::kNone;
+  uint32_t slot(uint32_t cpsn) const {
+    return (cpsn / kChunkEntries) & static_cast<uint32_t>(table_.size() - 1);
+  }
+
+  Slab<SendChunk>* chunks_;
+  std::vector<uint32_t> table_;
+  uint32_t una_;
+  uint32_t next_;
+  uint32_t window_;
+};
+
+/// A queue of CPSNs, linked through their entries.
+struct RepairList {
+  uint32_t head = 0;
+  uint32_t tail = 0;
+  uint32_t size = 0;
+
+  void push(SendWindow& window, uint32_t cpsn, uint16_t id) {
+    SendEntry& e = window.at(cpsn);
+    MR_DASSERT(e.list == kNoList);
+    e.list = id;
+    e.prev = tail;
+    e.next = cpsn;
+    if (size == 0) {
+      head = cpsn;
+    } else {
+      window.at(tail).next = cpsn;
+    }
+    tail = cpsn;
+    ++size;
+  }
+  void remove(SendWindow& window, uint32_t cpsn) {
+    SendEntry& e = window.at(cpsn);
+    if (cpsn != head) window.at(e.prev).next = e.next;
+    if (cpsn != tail) window.at(e.next).prev = e.prev;
+    if (cpsn == head) head = e.next;
+    if (cpsn == tail) tail = e.prev;
+    e.list = kNoList;
+    --size;
+  }
+};
+
+}  // namespace metaroce::connection

@@ -1,0 +1,53 @@
+// What all connections of one engine share: settings, pools, regions, counters.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "base/ring.h"
+#include "base/rng.h"
+#include "base/settings.h"
+#include "connection/io.h"
+#include "connection/send_window.h"
+#include "memory/regions.h"
+#include "message/receiver.h"
+#include "message/sender.h"
+#include "path/path_sender.h"
+
+namespace metaroce::connection {
+
+struct Shared {
+  Shared(const Settings& values, std::vector<SocketAddress> addresses, std::vector<uint16_t> mtus,
+         Rng random)
+      : settings(values),
+        local(std::move(addresses)),
+        plane_mtu(std::move(mtus)),
+        rng(random),
+        sent(values.max_active_paths),
+        chunks(values.max_active_paths * 2 + values.cpsn_window / kChunkEntries * 2),
+        sends(values),
+        receives(values),
+        regions(values.max_regions, random),
+        events(values.max_connections * 4 + 16) {
+    plane_mtu.resize(local.size(), 1500);
+    plane_up.fill(true);
+  }
+
+  void drop(wire::DropReason reason) { ++drops[static_cast<size_t>(reason)]; }
+
+  Settings settings;
+  std::vector<SocketAddress> local;
+  std::vector<uint16_t> plane_mtu;
+  Rng rng;
+  Slab<path::SentWindow> sent;
+  Slab<SendChunk> chunks;
+  message::SendPools sends;
+  message::ReceivePools receives;
+  memory::Regions regions;
+  Ring<ConnectionEvent> events;
+  std::array<bool, kMaxPlanes> plane_up{};
+  std::array<uint64_t, static_cast<size_t>(wire::DropReason::kCount)> drops{};
+  uint32_t next_port = 0;
+};
+
+}  // namespace metaroce::connection

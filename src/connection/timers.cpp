@@ -1,0 +1,180 @@
+// Deadlines, hints from the network, and the death of a connection.
+#include <algorithm>
+
+#include "connection/connection.h"
+
+namespace metaroce::connection {
+
+Duration Connection::smallest_srtt() const {
+  Duration smallest = nanoseconds(shared_.settings.initial_rtt);
+  bool any = false;
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    const path::PathSender& tx = paths_[i]->tx;
+    if (!tx.rtt_known()) continue;
+    smallest = any ? std::min(smallest, tx.srtt()) : tx.srtt();
+    any = true;
+  }
+  return smallest;
+}
+
+void Connection::setup_timers(Time now) {
+  if (now >= setup_give_up_) {
+    if (state_ == ConnectionState::kHelloSent) {
+      fail(now, setup_hint_, ConnectionEventKind::kFailed);
+    } else if (state_ == ConnectionState::kAccepting) {
+      state_ = ConnectionState::kDead;  // nobody was told of it yet
+    }
+    setup_at_ = setup_give_up_ = kNever;
+    return;
+  }
+  if (now < setup_at_) return;
+  if (state_ == ConnectionState::kHelloSent) {
+    hello_due_ = true;
+    const int doublings = std::min<int>(hello_count_, 4);
+    setup_at_ = now + nanoseconds(shared_.settings.hello_interval) * (1ll << doublings);
+  } else if (state_ == ConnectionState::kAccepting) {
+    accept_due_ = true;
+    setup_at_ = now + nanoseconds(shared_.settings.hello_interval) * 2;
+  } else {
+    setup_at_ = kNever;
+  }
+}
+
+void Connection::path_timers(Time now) {
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    PathSlot& slot = *paths_[i];
+    if (now >= slot.tx.deadline()) {
+      const path::TimerOutcome out = slot.tx.on_timer(now, *this);
+      if (out.suspect) after_state_change(slot);
+      if (out.unanswered && slot.tx.state() == path::State::kValidating) {
+        slot.tx.expire_padded(*this);
+      }
+      if (out.unanswered) verdict(now, slot);
+    }
+    if (now >= slot.pmtu_at) {
+      slot.pmtu_at = kNever;
+      slot.tx.expire_padded(*this);
+      if (slot.pmtu_search && slot.tx.is_good()) slot.pmtu_due = true;
+      check_paths_open();
+    }
+  }
+  if (now >= raise_pmtu_at_) {
+    raise_pmtu_at_ = kNever;
+    for (uint32_t i = 0; i < tx_paths_; ++i) {
+      PathSlot& slot = *paths_[i];
+      const uint16_t target = pmtu_target(slot.tx.plane);
+      if (slot.tx.is_good() && slot.tx.pmtu < target) start_pmtu_search(now, slot, target, false);
+    }
+  }
+}
+
+void Connection::backstop(Time now) {
+  // MR-LOSS-050: one packet, the oldest undecided, when all else brought nothing for 8 RTT.
+  const Duration wait = std::max(smallest_srtt() * 8, nanoseconds(shared_.settings.rto_min));
+  if (window_->size() == 0 || now - progress_at_ < wait) return;
+  progress_at_ = now;
+  window_->advance();
+  if (window_->size() == 0) return;
+  const uint32_t cpsn = window_->lowest_undecided();
+  SendEntry& entry = window_->at(cpsn);
+  if (entry.state != SendEntry::State::kUndecided || entry.list != kNoList) return;
+  ++counters_.backstops;
+  queue_repair(cpsn, entry, kAnyList);
+}
+
+void Connection::keep_alive(Time now) {
+  if (now - heard_at_ < nanoseconds(shared_.settings.keep_alive) || tx_paths_ == 0) return;
+  heard_at_ = now;
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    PathSlot& slot = *paths_[next_path_hint_++ % tx_paths_];
+    if (!slot.tx.is_good()) continue;
+    slot.tx.probe_soon(now);
+    slot.tx.on_timer(now, *this);
+    return;
+  }
+}
+
+void Connection::on_deadline(Time now) {
+  current_time_ = now;
+  setup_timers(now);
+  if (state_ == ConnectionState::kTimeWait && now >= time_wait_end_) {
+    state_ = ConnectionState::kDead;
+  }
+  if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) return;
+  path_timers(now);
+  if (now >= verdict_at_) {
+    return fail(now, verdict_status_, ConnectionEventKind::kLost);
+  }
+  const Duration death = nanoseconds(shared_.settings.death_timeout);
+  if (expect_since_ != kNever && now - expect_since_ >= death) {  // MR-LOSS-051
+    return fail(now, Status::kUnresponsive, ConnectionEventKind::kLost);
+  }
+  backstop(now);
+  keep_alive(now);
+}
+
+void Connection::update_deadline(Time now) {
+  Time t = earlier(setup_at_, setup_give_up_);
+  if (state_ == ConnectionState::kTimeWait) t = time_wait_end_;
+  for (const auto& slot : paths_) {
+    if (slot->rx.is_open()) t = earlier(t, slot->rx.ack_at());
+  }
+  if (state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing) {
+    for (uint32_t i = 0; i < tx_paths_; ++i) {
+      t = earlier(t, earlier(paths_[i]->tx.deadline(), paths_[i]->pmtu_at));
+    }
+    t = earlier(t, earlier(raise_pmtu_at_, verdict_at_));
+    t = earlier(t, earlier(credit_probe_at_, sender_.next_wakeup()));
+    if (expect_since_ != kNever) {
+      t = earlier(t, expect_since_ + nanoseconds(shared_.settings.death_timeout));
+    }
+    if (window_->size() > 0) {
+      t = earlier(t, progress_at_ + std::max(smallest_srtt() * 8,
+                                             nanoseconds(shared_.settings.rto_min)));
+    }
+    t = earlier(t, heard_at_ + nanoseconds(shared_.settings.keep_alive));
+  }
+  deadline_ = t == kNever ? kNever : Time{std::max(t.ns, now.ns)};
+}
+
+void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint32_t value) {
+  Status status = Status::kUnreachable;
+  if (hint == NetworkHint::kPortUnreachable) status = Status::kRefused;
+  if (hint == NetworkHint::kTooBig) {
+    if (state_ != ConnectionState::kOpen || path >= tx_paths_) return;
+    PathSlot& slot = *paths_[path];
+    if (slot.pmtu_verify) return;
+    const uint16_t goal = value >= 576 && value < slot.tx.pmtu
+                              ? static_cast<uint16_t>(value)
+                              : next_lower(slot.tx.plane, slot.tx.pmtu);
+    start_pmtu_search(now, slot, std::max<uint16_t>(goal, 576), true);
+    return;
+  }
+  if (hint == NetworkHint::kNotSent) return;
+  if (state_ == ConnectionState::kHelloSent) {
+    setup_hint_ = status;
+    // The peer's own host says so, or there is no route: asking again for seconds helps nobody.
+    fail(now, status, ConnectionEventKind::kFailed);
+    return;
+  }
+  if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) return;
+  // MR-HEALTH-014: it proves nothing; probe now, and wait less long for an answer.
+  for (uint32_t i = 0; i < tx_paths_; ++i) paths_[i]->tx.probe_soon(now);
+  if (verdict_at_ == kNever) {
+    Duration longest{};
+    for (uint32_t i = 0; i < tx_paths_; ++i) {
+      longest = std::max(longest, paths_[i]->tx.probe_timeout());
+    }
+    verdict_at_ = now + std::max(longest * 7, milliseconds(20));
+    verdict_status_ = status;
+  }
+}
+
+void Connection::on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet) {
+  // MR-CONN-022: only if it echoes an id and a sequence that we use.
+  if (packet.word1 != peer_id_) return;
+  on_network_hint(now, 0xFF, NetworkHint::kPortUnreachable, 0);
+  verdict_status_ = Status::kPeerFailed;
+}
+
+}  // namespace metaroce::connection
