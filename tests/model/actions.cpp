@@ -61,7 +61,7 @@ void enumerate_path(const Config& cfg, const State& s, int path, Collector& to) 
     live += t.path == path && t.status == Status::kLive ? 1 : 0;
   }
   if (live > 1) to.add(Step::kSuspect, path);  // of one: the same as kJudgeLost
-  if (cfg.generations > 0) to.add(Step::kClose, path);
+  if (cfg.generations > 0 && (path == 1 || cfg.close_any)) to.add(Step::kClose, path);
 }
 
 void enumerate_tx(const Config& cfg, const State& s, int i, bool may_refuse, Collector& to) {

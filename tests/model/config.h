@@ -17,25 +17,27 @@ enum class Mutation : std::uint8_t {
   kDecidedThroughResolves,
   kWideFloorDown,
   kNoDataLimit,
-  kStaleAckNumbersAgain,
-  kStaleAckJumpUnchecked,
+  kGenerationNumbersAgain,
+  kStaleAckUnchecked,
   kForgottenLastCopy,
   kSaturatingFloor,
   kBaseOverRefused,
   kOneBitFilterAccepted,
   kOneBitFilterSeen,
   kReusedSequence,
-  kIdleCopyResolves,
   kRetryOnSameCpsn,
   kVoidNotRemembered,
   kCloseForgets,
   kFullSpanBareProbe,
   kLastProbeNotRepeated,
+  kNoProbeSlot,
+  kLimitKeepsFloor,
   kOldPathOpenApplied,
+  kDataBeforeProof,
   kProbeHoldsFloor,
 };
 
-// Bounds are inclusive. All sequence numbers wrap: path sequences at 64, CPSNs at 16 (15 when
+// Bounds are inclusive. All sequence numbers wrap: path sequences at 256, CPSNs at 16 (15 when
 // the window is 3), both start two below the wrap.
 struct Config {
   std::string_view name;
@@ -56,6 +58,8 @@ struct Config {
   int held = 0;         // delayed ACKs at one time (0 to 2); current ones are always possible
   bool duplicates = false;  // the network may deliver a packet again
   bool big_jump = false;    // re-opening jumps so far that old numbers look like future ones
+  bool close_any = false;   // both paths may die; otherwise path 1 alone, as they are alike
+  bool read_old_acks = false;  // without the check of MR-PATH-033
   Mutation mutation = Mutation::kNone;
 
   int span() const { return (map - 1) / unit * unit; }

@@ -27,7 +27,7 @@ class FairRun {
       send_waiting();
       const Violation v = s_.bad != Violation::kNone ? s_.bad : check_state(cfg_, s_);
       if (v != Violation::kNone) return v;
-      forget_old();
+      normalise(cfg_, s_);
     }
     return Violation::kStuck;
   }
@@ -41,8 +41,11 @@ class FairRun {
     return true;
   }
 
-  void note(const std::string& text) {
-    if (log_ != nullptr) log_->push_back(text);
+  void note(const char* what, int path) {
+    if (log_ != nullptr) log_->push_back(what + std::to_string(path));
+  }
+  void note(const char* what, Action action) {
+    if (log_ != nullptr) log_->push_back(what + describe(cfg_, s_, action));
   }
 
   // The packet just sent arrives and is answered.
@@ -53,12 +56,12 @@ class FairRun {
       const Tx& t = s_.txs[i];
       if (t.path != path || t.seq != last || t.generation != generation) continue;
       if (t.net != Net::kFlying) continue;
-      note("  arrives: " + describe(cfg_, s_, Action{Step::kDeliver, std::uint8_t(i)}));
+      note("  ", Action{Step::kDeliver, static_cast<std::uint8_t>(i)});
       deliver(cfg_, s_, i, false);
       break;
     }
     const Ack a = snapshot(s_, path);
-    note("  " + describe(cfg_, s_, Action{Step::kAck, std::uint8_t(path)}));
+    note("  ", Action{Step::kAck, static_cast<std::uint8_t>(path)});
     apply_ack(cfg_, s_, a);
   }
 
@@ -82,11 +85,11 @@ class FairRun {
     const int probe = o.next;
     if (span_full(cfg_, s_, path)) {
       if (!send_full_span(cfg_, s_, path)) return;
-      note("full span re-send on path " + std::to_string(path));
+      note("full span re-send on path ", path);
     } else if (send_probe(cfg_, s_, path)) {
-      note("probe on path " + std::to_string(path));
+      note("probe on path ", path);
     } else if (repeat_last_probe(cfg_, s_, path)) {
-      note("last probe repeated on path " + std::to_string(path));
+      note("last probe repeated on path ", path);
     } else {
       return;
     }
@@ -101,7 +104,7 @@ class FairRun {
     for (int c = 0; c < s_.cpsn_count; ++c) {
       for (int p = 0; p < cfg_.paths && s_.cpsns[c].queued; ++p) {
         if (!send_repair(cfg_, s_, p, c)) continue;
-        note("repair of cpsn " + std::to_string(c) + " on path " + std::to_string(p));
+        note("repair on path ", p);
         answer(p);
       }
     }
@@ -111,13 +114,11 @@ class FairRun {
     for (int item = 0; item < cfg_.items; ++item) {
       for (int p = 0; p < cfg_.paths; ++p) {
         if (!send_new(cfg_, s_, p, item)) continue;
-        note("item " + std::to_string(item) + " on path " + std::to_string(p));
+        note("new data on path ", p);
         answer(p);
       }
     }
   }
-
-  void forget_old() { normalise(cfg_, s_); }
 
   const Config& cfg_;
   State s_;

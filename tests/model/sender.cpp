@@ -44,7 +44,8 @@ bool may_send(const Config& cfg, const State& s, int path, Kind kind) {
   if (!open || span_full(cfg, s, path)) return false;  // covers MR-PATH-005
   if (cfg.mutation == Mutation::kNoDataLimit) return true;
   // covers MR-PATH-030
-  const int limit = kind == Kind::kProbe ? cfg.range - 1 : cfg.range - 2;
+  const bool slot = kind == Kind::kProbe && cfg.mutation != Mutation::kNoProbeSlot;
+  const int limit = cfg.range - (slot ? 1 : 2);
   return seq_diff(o.next, o.acked_base) < limit;
 }
 
@@ -83,6 +84,17 @@ std::uint8_t floor_field(const Config& cfg, const State& s, int path) {
   return static_cast<std::uint8_t>((distance + up) / cfg.unit);
 }
 
+// True when no probe of the path's present generation ever arrived. The broken readings below
+// break this on the way to what they are really known for.
+bool unproven(const Config& cfg, const State& s, int path) {
+  const SenderPath& o = s.out[path];
+  const bool other_harm = cfg.mutation == Mutation::kStaleAckUnchecked ||
+                          cfg.mutation == Mutation::kGenerationNumbersAgain ||
+                          cfg.mutation == Mutation::kOldPathOpenApplied;
+  if (o.generation == 0 || other_harm) return false;
+  return s.in[path].generation != o.generation || s.in[path].base == o.start;
+}
+
 void transmit(const Config& cfg, State& s, int path, Kind kind, int cpsn) {
   SenderPath& o = s.out[path];
   Tx t;
@@ -98,8 +110,9 @@ void transmit(const Config& cfg, State& s, int path, Kind kind, int cpsn) {
   for (int i = 0; i < s.tx_count; ++i) {
     // covers MR-PATH-001
     const bool same = s.txs[i].path == path && s.txs[i].seq == t.seq;
-    if (same && cfg.mutation != Mutation::kStaleAckNumbersAgain) s.bad = Violation::kSequenceReused;
+    if (same && cfg.mutation != Mutation::kGenerationNumbersAgain) s.bad = Violation::kSequenceReused;
   }
+  if (kind != Kind::kProbe && unproven(cfg, s, path)) s.bad = Violation::kUnproven;
   s.txs[s.tx_count++] = t;
   o.next = seq_add(o.next, 1);
   o.last_probe_floor = kind == Kind::kProbe ? t.floor : static_cast<std::uint8_t>(kNoProbe);
@@ -154,7 +167,9 @@ void settle(const Config& cfg, State& s, int cpsn, Belief fate) {
   }
   SenderPath& o = s.out[c.item & 1];
   if (c.open && o.generation == c.generation && o.state == PathState::kOpening) {
-    o = SenderPath{PathState::kProving, c.generation, c.start, c.start, c.start, kNoProbe};
+    const bool trusting = cfg.mutation == Mutation::kDataBeforeProof;
+    const PathState next = trusting ? PathState::kOpen : PathState::kProving;
+    o = SenderPath{next, c.generation, c.start, c.start, c.start, kNoProbe};
   }
 }
 
@@ -191,12 +206,6 @@ bool send_idle_copy(const Config& cfg, State& s, int path, int cpsn) {
   const Cpsn& c = s.cpsns[cpsn];
   const bool useful = c.belief == Belief::kUndecided && !c.queued && has_live(s, cpsn);
   if (!useful || (c.open && c.item == path) || !may_send(cfg, s, path, kind_of(c))) return false;
-  if (cfg.mutation == Mutation::kIdleCopyResolves) {
-    for (int i = 0; i < s.tx_count; ++i) {
-      Tx& t = s.txs[i];
-      if (t.kind != Kind::kProbe && t.cpsn == cpsn) t.status = Status::kResolved;
-    }
-  }
   transmit(cfg, s, path, kind_of(c), cpsn);  // covers MR-PATH-013
   return true;
 }
@@ -300,6 +309,7 @@ bool suspect(const Config& cfg, State& s, int path) {
 
 bool limit(const Config& cfg, State& s, int path) {
   if (s.out[path].state != PathState::kOpen || !at_data_limit(cfg, s, path)) return false;
+  if (cfg.mutation == Mutation::kLimitKeepsFloor) return false;
   return give_up_path(cfg, s, path, Status::kResolved);  // covers MR-PATH-017 MR-PATH-031
 }
 
@@ -323,10 +333,11 @@ bool reopen_path(const Config& cfg, State& s, int path) {
   const int carrier = 1 - path;
   if (o.state != PathState::kClosed || cfg.paths < 2 || !may_allocate(cfg, s)) return false;
   if (!may_send(cfg, s, carrier, Kind::kOpen)) return false;
-  // covers MR-PATH-040 MR-PATH-045: the smallest jump that leaves the receiver's range
-  int start = seq_add(o.next, -1 + cfg.range);
+  // covers MR-PATH-040 MR-PATH-045: the smallest jump that leaves the receiver's range, and one
+  // a little larger for odd generations: starts need not grow while none was used.
+  int start = seq_add(o.next, -1 + cfg.range + (o.generation % 2 == 0 ? 2 : 0));
   if (cfg.big_jump) start = seq_add(o.next, kSeqModulus - 12);
-  if (cfg.mutation == Mutation::kStaleAckNumbersAgain) start = kSeqStart;
+  if (cfg.mutation == Mutation::kGenerationNumbersAgain) start = kSeqStart;
   o.generation = static_cast<std::uint8_t>(o.generation + 1);
   o.state = PathState::kOpening;
   const int index = s.cpsn_count++;
@@ -343,12 +354,12 @@ bool reopen_path(const Config& cfg, State& s, int path) {
 namespace {
 
 bool ack_in_range(const Config& cfg, const SenderPath& o, const Ack& a) {
-  if (cfg.mutation == Mutation::kStaleAckJumpUnchecked) return true;
   const int base = seq_diff(a.base, o.next);
-  if (base > 0) return false;  // covers MR-PATH-032
   // covers MR-PATH-033
   const bool old = seq_diff(a.base, o.start) < 0;
-  if (old && cfg.mutation != Mutation::kStaleAckNumbersAgain) return false;
+  if (old && !cfg.read_old_acks) return false;
+  if (cfg.mutation == Mutation::kStaleAckUnchecked) return true;
+  if (base > 0) return false;  // covers MR-PATH-032
   for (int bit = 0; bit < 8; ++bit) {
     if ((a.map >> bit & 1) != 0 && base + bit >= 0) return false;
   }
@@ -390,10 +401,9 @@ void apply_ack(const Config& cfg, State& s, const Ack& a) {
     const bool refused = (a.refused >> bit & 1) != 0;
     settle(cfg, s, t.cpsn, refused ? Belief::kRefused : Belief::kAccepted);
   }
-  if (seq_diff(a.base, o.acked_base) > 0) {
-    o.acked_base = a.base;
-  }
-  if (o.state == PathState::kProving && (o.acked_base != o.start || (a.map & 1) != 0)) {
+  if (seq_diff(a.base, o.acked_base) > 0) o.acked_base = a.base;
+  // covers MR-PATH-042 MR-LOSS-032: the first probe has the number `start`.
+  if (o.state == PathState::kProving && o.acked_base != o.start) {
     o.state = PathState::kOpen;
   }
   read_through(cfg, s, a.through);

@@ -19,6 +19,7 @@ const char* violation_name(Violation v) {
     case Violation::kMapOverrun: return "map-overrun";
     case Violation::kSequenceReused: return "sequence-reused";
     case Violation::kFilterForgot: return "filter-forgot";
+    case Violation::kUnproven: return "unproven";
     case Violation::kStuck: return "stuck";
   }
   return "?";
@@ -151,13 +152,13 @@ void walk(IO& io, S& s) {
     io(o.state, 2);
     io(o.generation, 2);
     io(o.last_probe_floor, 4);
-    io(o.next, 6);
-    io(o.acked_base, 6);
-    io(o.start, 6);
+    io(o.next, 8);
+    io(o.acked_base, 8);
+    io(o.start, 8);
   }
   for (auto& r : s.in) {
     io(r.generation, 2);
-    io(r.base, 6);
+    io(r.base, 8);
     io(r.map, 8);
     io(r.refused, 8);
   }
@@ -166,7 +167,7 @@ void walk(IO& io, S& s) {
     if (!a.used) continue;
     io(a.path, 1);
     io(a.through, 4);
-    io(a.base, 6);
+    io(a.base, 8);
     io(a.map, 8);
     io(a.refused, 8);
   }
@@ -180,7 +181,7 @@ void walk(IO& io, S& s) {
     io(c.voided, 1);
     if (!c.open) continue;
     io(c.generation, 2);
-    io(c.start, 6);
+    io(c.start, 8);
   }
   for (int i = 0; i < s.tx_count; ++i) {
     auto& t = s.txs[i];
@@ -190,7 +191,7 @@ void walk(IO& io, S& s) {
     io(t.status, 2);
     io(t.net, 2);
     io(t.floor, 3);
-    io(t.seq, 6);
+    io(t.seq, 8);
     io(t.cpsn, 4);
   }
 }

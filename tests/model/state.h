@@ -12,8 +12,8 @@ inline constexpr int kMaxPaths = 2;
 inline constexpr int kMaxTx = 40;      // the search needs few; the fair run adds some
 inline constexpr int kMaxCpsn = 12;    // likewise
 inline constexpr int kMaxHeld = 2;
-inline constexpr int kSeqModulus = 64;
-inline constexpr int kSeqStart = 62;
+inline constexpr int kSeqModulus = 256;
+inline constexpr int kSeqStart = 254;
 inline constexpr int kCpsnStart = 14;  // reduced modulo cpsn_modulus()
 inline constexpr int kNoProbe = 15;
 
@@ -28,6 +28,7 @@ enum class Violation : std::uint8_t {
   kMapOverrun,        // a received packet does not fit the map
   kSequenceReused,    // a path sequence was sent twice
   kFilterForgot,      // the filter's window left a CPSN that is undecided at the sender
+  kUnproven,          // data on a path on which no probe of its generation arrived
   kStuck,             // a fair run without loss does not finish
 };
 const char* violation_name(Violation v);
@@ -110,7 +111,8 @@ constexpr int serial(int a, int b, int modulus) {
   return d >= (modulus + 1) / 2 ? d - modulus : d;
 }
 // a - b in path sequences.
-constexpr int seq_diff(int a, int b) { return serial(a, b, kSeqModulus); }
+constexpr int seq_diff(int a, int b) { return static_cast<std::int8_t>(a - b); }
+static_assert(kSeqModulus == 256, "seq_diff wraps at 8 bits");
 constexpr std::uint8_t seq_add(int a, int n) {
   return static_cast<std::uint8_t>((a + n) & (kSeqModulus - 1));
 }
