@@ -1,9 +1,9 @@
 #include "driver/udp/transmitter.h"
 
+#include <fmt/core.h>
 #include <linux/errqueue.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "driver/common/log.h"
 #include "driver/common/socket_address.h"
 #include "driver/common/trailer.h"
 
@@ -295,9 +296,9 @@ void Transmitter::report(const engine::TxRun& run, size_t packets, int code) {
 void Transmitter::give_up_gso(Plane& plane, uint8_t index, int code) {
   if (gso_ != GsoMode::kAuto || !plane.gso) return;
   plane.gso = false;
-  spdlog::warn(
+  log_warning(fmt::format(
       "plane {}: segmentation offload failed ({}); packets are sent one by one from now on", index,
-      strerrorname_np(code));
+      strerrorname_np(code)));
 }
 
 size_t Transmitter::send_with_faults(Time now, const engine::TxRun& run) {
