@@ -156,18 +156,20 @@ class Connection final : public path::Listener {
   void transmit_probes(Time now, RunWriter& writer);
   void transmit_repairs(Time now, RunWriter& writer);
   void transmit_new(Time now, RunWriter& writer);
+  void transmit_copies(Time now, RunWriter& writer);
   bool drain_list(Time now, RunWriter& writer, RepairList& repair, PathSlot* path);
   bool send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_t ip_size, uint16_t stream);
   void probe_path(Time now, RunWriter& writer, PathSlot& slot);
   void send_ack(Time now, RunWriter& writer, PathSlot& slot);
   bool send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_t cpsn, SendEntry& entry,
-                  bool last);
+                  bool last, bool copy = false);
   size_t encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const SendEntry& entry,
-                      uint32_t seq, bool last, std::byte* out, const std::byte*& payload) const;
+                      uint32_t seq, uint8_t flags, std::byte* out,
+                      const std::byte*& payload) const;
   uint32_t entry_size(const SendEntry& entry) const;
   wire::Sequenced sequenced(Time now, const PathSlot& slot, uint32_t seq, uint32_t cpsn) const;
   void begin_run(RunWriter& writer, const PathSlot& slot, bool is_data);
-  PathSlot* choose_path(Time now, uint32_t size);
+  PathSlot* choose_path(Time now, uint32_t size, uint32_t not_path = kMaxPaths);
   uint32_t run_length(const PathSlot& slot, uint32_t size) const;
   uint32_t new_packet_budget() const;
   uint32_t queue_control(const wire::ControlPacket& body, uint16_t list);
@@ -251,6 +253,7 @@ class Connection final : public path::Listener {
   Status verdict_status_ = Status::kUnresponsive;
   Time heard_at_{0};
   Time progress_at_{0};
+  Time marked_at_{-(1ll << 60)};
   Time credit_probe_at_ = kNever;
   Duration credit_probe_wait_{};
   Time time_wait_end_ = kNever;

@@ -64,6 +64,7 @@ void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& o
   slot.tx.window().on_ack(info, path_limits);  // MR-CC-002
   info.limited = in_flight_bytes_ * 2 >= congestion_.bytes();
   congestion_.on_ack(info, all_limits);
+  if (ce > 0) marked_at_ = now;
   if (congestion_loss_now_) {  // MR-CC-005
     slot.tx.window().on_congestion_loss(now, slot.tx.srtt(), path_limits);
   }

@@ -24,6 +24,7 @@ size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   transmit_probes(now, writer);
   transmit_repairs(now, writer);
   transmit_new(now, writer);
+  transmit_copies(now, writer);
   window_->advance();
   return writer.used();
 }
@@ -227,11 +228,10 @@ uint32_t Connection::entry_size(const SendEntry& entry) const {
 }
 
 size_t Connection::encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const SendEntry& entry,
-                                uint32_t seq, bool last, std::byte* out,
+                                uint32_t seq, uint8_t flags, std::byte* out,
                                 const std::byte*& payload) const {
   wire::Sequenced s = sequenced(now, slot, seq, cpsn);
-  if (entry.sent) s.flags |= wire::flag::kRetransmission;
-  if (last || announce_acks_) s.flags |= wire::flag::kAckRequest | wire::flag::kLastPath;
+  s.flags = flags;
   payload = nullptr;
   if (entry.voided) return wire::encode(wire::VoidPacket{s}, out);
   if (entry.control) {
@@ -246,11 +246,11 @@ size_t Connection::encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const S
 }
 
 bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_t cpsn,
-                            SendEntry& entry, bool last) {
+                            SendEntry& entry, bool last, bool copy) {
   const uint32_t size = entry_size(entry);
   if (!writer.can_append(slot.tx.id, size)) {
     if (writer.full()) {
-      queue_repair(cpsn, entry, kAnyList);
+      if (!copy) queue_repair(cpsn, entry, kAnyList);
       return false;
     }
     begin_run(writer, slot, true);
@@ -262,20 +262,29 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
     kind = SentKind::kControl;
   }
   const uint32_t seq = slot.tx.on_sent(now, cpsn, static_cast<uint16_t>(size), kind);
+  uint8_t flags = copy ? wire::flag::kCopy : 0;
+  if (entry.sent && !copy) flags |= wire::flag::kRetransmission;
+  if (last || announce_acks_) flags |= wire::flag::kAckRequest | wire::flag::kLastPath;
   const std::byte* payload = nullptr;
-  const size_t header = encode_entry(now, slot, cpsn, entry, seq, last, writer.header(), payload);
+  const size_t header = encode_entry(now, slot, cpsn, entry, seq, flags, writer.header(), payload);
   const bool has_payload = kind == SentKind::kData;
   writer.commit(header, payload, has_payload ? entry.fragment.length : 0);
   announce_acks_ = false;
   if (has_payload) {
-    ++(entry.sent ? slot.tx.counters.tx_repair : slot.tx.counters.tx_new);
+    path::PathSender& tx = slot.tx;
+    ++(copy ? tx.counters.tx_copies : entry.sent ? tx.counters.tx_repair : tx.counters.tx_new);
     slot.tx.counters.tx_bytes += entry.fragment.length;
   }
   if (entry.lost_path != kNoList) {
     paths_[entry.lost_path]->tx.on_resent(now, entry.lost_seq);
     entry.lost_path = kNoList;
   }
-  entry.sent = true;
+  if (!copy) {  // a copy never takes the place of its original (MR-PATH-013)
+    entry.repaired = entry.sent;
+    entry.sent = true;
+    entry.path = slot.tx.id;
+    entry.seq = seq;
+  }
   ++entry.live;
   ++in_flight_packets_;
   in_flight_bytes_ += static_cast<uint16_t>(size);
@@ -283,7 +292,7 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
   return true;
 }
 
-Connection::PathSlot* Connection::choose_path(Time now, uint32_t size) {
+Connection::PathSlot* Connection::choose_path(Time now, uint32_t size, uint32_t not_path) {
   PathSlot* best = nullptr;
   uint64_t best_score = 0;
   good_paths_ = 0;
@@ -293,6 +302,7 @@ Connection::PathSlot* Connection::choose_path(Time now, uint32_t size) {
     path::PathSender& tx = slot.tx;
     if (!tx.is_good()) continue;
     ++good_paths_;
+    if (tx.id == not_path) continue;
     if (!tx.has_room(size) || !tx.can_send(now, *this)) continue;
     // Earliest expected delivery: what is in flight drains at window / RTT.
     const uint64_t score = (uint64_t{tx.in_flight()} + size) *
@@ -390,6 +400,34 @@ void Connection::transmit_new(Time now, RunWriter& writer) {
       }
       send_entry(now, writer, *slot, cpsn, *entry, !more && i + 1 == taken);
     }
+  }
+}
+
+void Connection::transmit_copies(Time now, RunWriter& writer) {
+  // MR-LOSS-060, MR-LOSS-061: with nothing new to send, what would end the transfer late is sent
+  // once more on another path: repairs, and the last packet of each path, whose loss no later
+  // packet would show. Only where loss was seen, never while the fabric marks.
+  if (tx_paths_ < 2 || window_->size() == 0 || sender_.bytes_waiting() > 0) return;
+  if (now - marked_at_ < smallest_srtt()) return;
+  uint32_t loss = 0;
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    loss = std::max(loss, paths_[i]->tx.loss_fraction());
+  }
+  if (loss < 16) return;
+  const uint32_t scan = std::min(window_->size(), shared_.settings.copy_scan);
+  for (uint32_t i = 1; i <= scan && !writer.full(); ++i) {
+    const uint32_t cpsn = window_->next() - i;
+    SendEntry& entry = window_->at(cpsn);
+    if (entry.state != SendEntry::State::kUndecided || entry.copied || entry.voided ||
+        entry.control || entry.live != 1 || entry.list != kNoList) {
+      continue;
+    }
+    const path::PathSender& tx = paths_[entry.path]->tx;
+    if (!entry.repaired && tx.next_seq() != entry.seq + 1) continue;
+    PathSlot* slot = choose_path(now, entry_size(entry), entry.path);
+    if (slot == nullptr) return;
+    entry.copied = true;
+    if (!send_entry(now, writer, *slot, cpsn, entry, true, true)) return;
   }
 }
 

@@ -20,13 +20,17 @@ struct SendEntry {
   uint32_t next = 0;           ///< in a repair list
   uint32_t prev = 0;
   uint32_t lost_seq = 0;   ///< the sequence whose loss put it into the list
+  uint32_t seq = 0;        ///< of the last transmission
   uint16_t list = kNoList;
   uint16_t lost_path = kNoList;
+  uint8_t path = 0;        ///< of the last transmission
   uint8_t live = 0;        ///< transmissions whose fate is open
   State state = State::kFree;
   bool control = false;
   bool voided = false;     ///< a VOID goes out instead (MR-CPSN-024)
   bool sent = false;       ///< at least once
+  bool repaired = false;   ///< more than once
+  bool copied = false;     ///< an idle copy was sent (MR-LOSS-061)
 };
 
 struct SendChunk {

@@ -53,7 +53,7 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
     note_late_count(ack.f.status & 0x0F, out);
   }
   if (out.answered) on_alive(now, out);
-  if (out.newly_acked > 0) {
+  if (out.answered) {
     find_gaps(now, listener);
     advance(now, listener);
   }
@@ -81,11 +81,7 @@ void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refus
       --in_flight_packets_;
       if (r.kind != SentKind::kPaddedProbe) note_loss_sample(false);
     }
-    if (r.epoch == epoch_) {
-      high_ = seq_max(high_, seq + 1);
-    } else {
-      high_old_ = seq_max(high_old_, seq + 1);
-    }
+    note_arrived(seq, r.epoch);
     ++out.newly_acked;
     ++counters.acked;
     if (r.kind == SentKind::kPaddedProbe) {
@@ -95,6 +91,11 @@ void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refus
     }
   });
   out.answered = true;
+}
+
+void PathSender::note_arrived(uint32_t seq, uint8_t epoch) {
+  uint32_t& high = epoch == epoch_ ? high_ : high_old_;
+  high = seq_max(high, seq + 1);
 }
 
 void PathSender::match_probes(Time, uint32_t base, const Bitmap256& map, AckOutcome& out) {
@@ -107,6 +108,7 @@ void PathSender::match_probes(Time, uint32_t base, const Bitmap256& map, AckOutc
     p.waiting = false;
     p.answered = true;
     --probes_waiting_;
+    note_arrived(p.seq, p.epoch);  // what is missing below an answered probe is a gap
     out.answered = true;
   }
 }

@@ -127,7 +127,7 @@ uint32_t PathSender::on_probe_sent(Time now, uint16_t ip_size) {
   Probe& slot = probes_[probe_slot_];
   probe_slot_ = (probe_slot_ + 1) & 7;
   if (slot.waiting) --probes_waiting_;
-  slot = Probe{seq, true, false};
+  slot = Probe{seq, epoch_, true, false};
   ++probes_waiting_;
   wants_probe_ = false;
   if (state_ == State::kDead) {

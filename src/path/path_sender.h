@@ -165,6 +165,7 @@ class PathSender {
  private:
   struct Probe {
     uint32_t seq = 0;
+    uint8_t epoch = 0;
     bool waiting = false;
     bool answered = false;
   };
@@ -184,6 +185,7 @@ class PathSender {
   void drain_old_epochs(Time now, Listener& listener);
   void match_probes(Time now, uint32_t base, const Bitmap256& map, AckOutcome& out);
   void on_alive(Time now, AckOutcome& out);
+  void note_arrived(uint32_t seq, uint8_t epoch);
   void note_loss_sample(bool lost);
   void arm_probe(Time now);
 
