@@ -87,6 +87,12 @@ struct Tally {
   uint64_t handshakes = 0;
 
   void add(const Tally& other);
+  /// What was counted since `earlier`.
+  Tally since(const Tally& earlier) const;
+  /// Packets of the network's own doing that did not arrive whole.
+  uint64_t drops() const {
+    return lost + queue_drops + dark_drops + mtu_drops + misrouted + crc_errors;
+  }
 };
 
 }  // namespace metaroce::pair

@@ -40,15 +40,25 @@ SocketAddress plane_address(uint32_t plane, int side, uint16_t port) {
   return a;
 }
 
+namespace {
+constexpr uint64_t Tally::*kTallyMembers[] = {
+    &Tally::sent,         &Tally::bytes,       &Tally::delivered,        &Tally::lost,
+    &Tally::queue_drops,  &Tally::dark_drops,  &Tally::mtu_drops,        &Tally::misrouted,
+    &Tally::crc_errors,   &Tally::duplicates,  &Tally::queue_marks,      &Tally::random_marks,
+    &Tally::reordered,    &Tally::late,        &Tally::rehashes,         &Tally::data_new,
+    &Tally::data_repairs, &Tally::data_copies, &Tally::spurious_repairs, &Tally::probes,
+    &Tally::acks,         &Tally::controls,    &Tally::handshakes};
+static_assert(std::size(kTallyMembers) * sizeof(uint64_t) == sizeof(Tally));
+}  // namespace
+
 void Tally::add(const Tally& o) {
-  for (const auto member :
-       {&Tally::sent, &Tally::bytes, &Tally::delivered, &Tally::lost, &Tally::queue_drops,
-        &Tally::dark_drops, &Tally::mtu_drops, &Tally::misrouted, &Tally::crc_errors,
-        &Tally::duplicates, &Tally::queue_marks, &Tally::random_marks, &Tally::reordered,
-        &Tally::late, &Tally::rehashes, &Tally::data_new, &Tally::data_repairs,
-        &Tally::data_copies, &Tally::spurious_repairs, &Tally::probes, &Tally::acks,
-        &Tally::controls, &Tally::handshakes})
-    this->*member += o.*member;
+  for (const auto member : kTallyMembers) this->*member += o.*member;
+}
+
+Tally Tally::since(const Tally& earlier) const {
+  Tally result = *this;
+  for (const auto member : kTallyMembers) result.*member -= earlier.*member;
+  return result;
 }
 
 Network::Network(const NetworkConfig& config, Options options, Rng rng, EventQueue& events)

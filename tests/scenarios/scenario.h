@@ -74,6 +74,7 @@ struct Run {
   std::string memory = "real";  ///< or "virtual"
   int64_t limit_us = 1'000'000; ///< of virtual time
   int64_t warm_bytes = 0;       ///< a Write before the work, to open the windows
+  int64_t first_seed = 1;
   int64_t seeds = 2;            ///< that ./dev test and `mr_sim run` use by default
 };
 

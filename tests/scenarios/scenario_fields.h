@@ -78,6 +78,7 @@ void visit(V& v, Run& r) {
   v.word("memory", r.memory, {"real", "virtual"});
   v.integer("limit_us", r.limit_us, 1, kMaxTime);
   v.integer("warm_bytes", r.warm_bytes, 0, 1ll << 31);
+  v.integer("first_seed", r.first_seed, 0, INT64_MAX);
   v.integer("seeds", r.seeds, 1, kMillion);
 }
 
