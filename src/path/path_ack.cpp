@@ -142,7 +142,9 @@ void PathSender::on_alive(Time now, AckOutcome& out) {
 
 void PathSender::arm_probe(Time now) {
   if (state_ == State::kDead || state_ == State::kValidating) return;
-  probe_at_ = in_flight_packets_ > 0 ? now + probe_timeout() : kNever;
+  // MR-LOSS-030: nothing was sent since, so the newest packet sets the clock if it is the earlier.
+  probe_at_ = in_flight_packets_ > 0 ? earlier(now, last_sent_at_) + probe_timeout() : kNever;
+  if (probe_at_ < now) probe_at_ = now;
 }
 
 void PathSender::sample_rtt(Time now, const wire::AckPacket& ack) {

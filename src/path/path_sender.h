@@ -225,6 +225,7 @@ class PathSender {
   Time epoch_changed_at_{-(1ll << 60)};
   Time min_rtt_at_{0};
   Time probe_at_ = kNever;
+  Time last_sent_at_{0};
   Time answered_at_{0};
   Time first_unanswered_at_ = kNever;
   Probe probes_[8];
