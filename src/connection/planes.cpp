@@ -97,6 +97,7 @@ void Connection::on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size) {
   if (ip_size >= slot.pmtu_goal) {
     slot.pmtu_search = slot.pmtu_verify = slot.pmtu_due = false;
     slot.pmtu_at = kNever;
+    check_paths_open();
   }
   if (ip_size < pmtu_target(slot.tx.plane)) {
     raise_pmtu_at_ = earlier(raise_pmtu_at_, now + seconds(10));
@@ -116,6 +117,7 @@ void Connection::on_padded_lost(PathSlot& slot) {
   }
   slot.pmtu_search = slot.pmtu_due = false;
   slot.pmtu_at = kNever;
+  check_paths_open();
   raise_pmtu_at_ = earlier(raise_pmtu_at_, current_time_ + seconds(10));
 }
 
