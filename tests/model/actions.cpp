@@ -109,24 +109,43 @@ bool deliver_held(const Config& cfg, State& s, int slot) {
 
 bool run(const Config& cfg, State& s, Action x) {
   switch (x.step) {
-    case Step::kSendNew: return send_new(cfg, s, x.a, x.b);
-    case Step::kRepair: return send_repair(cfg, s, x.a, x.b);
-    case Step::kIdleCopy: return send_idle_copy(cfg, s, x.a, x.b);
-    case Step::kVoid: return send_void(cfg, s, x.a, x.b);
-    case Step::kProbe: return send_probe(cfg, s, x.a);
-    case Step::kFullSpan: return send_full_span(cfg, s, x.a);
-    case Step::kRepeatProbe: return repeat_last_probe(cfg, s, x.a);
-    case Step::kJudgeLost: return judge_lost(cfg, s, x.a);
-    case Step::kResolve: return resolve(cfg, s, x.a);
-    case Step::kSuspect: return suspect(cfg, s, x.a);
-    case Step::kLimit: return limit(cfg, s, x.a);
-    case Step::kClose: return close_path(cfg, s, x.a);
-    case Step::kReopen: return reopen_path(cfg, s, x.a);
-    case Step::kDeliver: return deliver(cfg, s, x.a, false);
-    case Step::kDeliverNoBuffer: return deliver(cfg, s, x.a, true);
-    case Step::kAck: apply_ack(cfg, s, snapshot(s, x.a)); return true;
-    case Step::kHoldAck: return hold_ack(s, x.a, x.b);
-    case Step::kHeldAck: return deliver_held(cfg, s, x.a);
+    case Step::kSendNew:
+      return send_new(cfg, s, x.a, x.b);
+    case Step::kRepair:
+      return send_repair(cfg, s, x.a, x.b);
+    case Step::kIdleCopy:
+      return send_idle_copy(cfg, s, x.a, x.b);
+    case Step::kVoid:
+      return send_void(cfg, s, x.a, x.b);
+    case Step::kProbe:
+      return send_probe(cfg, s, x.a);
+    case Step::kFullSpan:
+      return send_full_span(cfg, s, x.a);
+    case Step::kRepeatProbe:
+      return repeat_last_probe(cfg, s, x.a);
+    case Step::kJudgeLost:
+      return judge_lost(cfg, s, x.a);
+    case Step::kResolve:
+      return resolve(cfg, s, x.a);
+    case Step::kSuspect:
+      return suspect(cfg, s, x.a);
+    case Step::kLimit:
+      return limit(cfg, s, x.a);
+    case Step::kClose:
+      return close_path(cfg, s, x.a);
+    case Step::kReopen:
+      return reopen_path(cfg, s, x.a);
+    case Step::kDeliver:
+      return deliver(cfg, s, x.a, false);
+    case Step::kDeliverNoBuffer:
+      return deliver(cfg, s, x.a, true);
+    case Step::kAck:
+      apply_ack(cfg, s, snapshot(s, x.a));
+      return true;
+    case Step::kHoldAck:
+      return hold_ack(s, x.a, x.b);
+    case Step::kHeldAck:
+      return deliver_held(cfg, s, x.a);
   }
   return false;
 }

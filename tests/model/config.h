@@ -35,6 +35,9 @@ enum class Mutation : std::uint8_t {
   kOldPathOpenApplied,
   kDataBeforeProof,
   kProbeHoldsFloor,
+  kIdleCopyResolves,
+  kOldAcksRead,
+  kLostBelowBaseAccepted,
 };
 
 // Bounds are inclusive. All sequence numbers wrap: path sequences at 256, CPSNs at 16 (15 when
@@ -59,7 +62,6 @@ struct Config {
   bool duplicates = false;  // the network may deliver a packet again
   bool big_jump = false;    // re-opening jumps so far that old numbers look like future ones
   bool close_any = false;   // both paths may die; otherwise path 1 alone, as they are alike
-  bool read_old_acks = false;  // without the check of MR-PATH-033
   Mutation mutation = Mutation::kNone;
 
   int span() const { return (map - 1) / unit * unit; }

@@ -90,9 +90,9 @@ bool is_expected(std::string_view names, std::string_view found) {
 int verdict(const Options& o, const MutationInfo* mutation, const SearchResult& r) {
   const bool violated = r.violation != Violation::kNone;
   if (!o.expect) return violated ? kExitViolation : kExitClean;
-  const bool as_expected = mutation == nullptr
-                               ? !violated && r.exhausted
-                               : is_expected(mutation->expected, violation_name(r.violation));
+  const std::string_view expected = mutation == nullptr ? "none" : mutation->expected;
+  const bool as_expected =
+      (violated || r.exhausted) && is_expected(expected, violation_name(r.violation));
   return as_expected ? kExitClean : kExitNotAsExpected;
 }
 
@@ -121,8 +121,7 @@ int run(const Options& o) {
               name.c_str(), mutation != nullptr ? " with " : "", o.mutation.c_str(),
               static_cast<unsigned long long>(r.states),
               static_cast<unsigned long long>(r.transitions), r.depth,
-              r.exhausted ? "exhausted" : "not exhausted", violation_name(r.violation),
-              cpu_s);
+              r.exhausted ? "exhausted" : "not exhausted", violation_name(r.violation), cpu_s);
   if (o.trace && r.violation != Violation::kNone) {
     std::fputs(render_trace(cfg, r).c_str(), stdout);
   }

@@ -127,8 +127,9 @@ bool deliver(const Config& cfg, State& s, int tx, bool no_buffer) {
 
 Ack snapshot(const State& s, int path) {
   const ReceiverPath& r = s.in[path];
-  return Ack{true, static_cast<std::uint8_t>(path), r.base, r.map, r.refused,
-             static_cast<std::uint8_t>(receiver_lowest_undecided(s))};
+  return Ack{true,      static_cast<std::uint8_t>(path),
+             r.base,    r.map,
+             r.refused, static_cast<std::uint8_t>(receiver_lowest_undecided(s))};
 }
 
 }  // namespace metaroce::model

@@ -110,7 +110,8 @@ void transmit(const Config& cfg, State& s, int path, Kind kind, int cpsn) {
   for (int i = 0; i < s.tx_count; ++i) {
     // covers MR-PATH-001
     const bool same = s.txs[i].path == path && s.txs[i].seq == t.seq;
-    if (same && cfg.mutation != Mutation::kGenerationNumbersAgain) s.bad = Violation::kSequenceReused;
+    if (same && cfg.mutation != Mutation::kGenerationNumbersAgain)
+      s.bad = Violation::kSequenceReused;
   }
   if (kind != Kind::kProbe && unproven(cfg, s, path)) s.bad = Violation::kUnproven;
   s.txs[s.tx_count++] = t;
@@ -206,7 +207,12 @@ bool send_idle_copy(const Config& cfg, State& s, int path, int cpsn) {
   const Cpsn& c = s.cpsns[cpsn];
   const bool useful = c.belief == Belief::kUndecided && !c.queued && has_live(s, cpsn);
   if (!useful || (c.open && c.item == path) || !may_send(cfg, s, path, kind_of(c))) return false;
-  transmit(cfg, s, path, kind_of(c), cpsn);  // covers MR-PATH-013
+  // covers MR-PATH-013
+  for (int i = 0; cfg.mutation == Mutation::kIdleCopyResolves && i < s.tx_count; ++i) {
+    Tx& t = s.txs[i];
+    if (t.kind != Kind::kProbe && t.cpsn == cpsn) t.status = Status::kResolved;
+  }
+  transmit(cfg, s, path, kind_of(c), cpsn);
   return true;
 }
 
@@ -292,8 +298,8 @@ bool give_up_path(const Config& cfg, State& s, int path, Status status) {
   for (int i = 0; i < s.tx_count; ++i) {
     Tx& t = s.txs[i];
     if (t.path != path || t.generation != s.out[path].generation) continue;
-    const bool open = status == Status::kLost ? t.status == Status::kLive
-                                              : t.status != Status::kResolved;
+    const bool open =
+        status == Status::kLost ? t.status == Status::kLive : t.status != Status::kResolved;
     if (!open) continue;
     give_up(cfg, s, i, status);
     any = true;
@@ -357,7 +363,7 @@ bool ack_in_range(const Config& cfg, const SenderPath& o, const Ack& a) {
   const int base = seq_diff(a.base, o.next);
   // covers MR-PATH-033
   const bool old = seq_diff(a.base, o.start) < 0;
-  if (old && !cfg.read_old_acks) return false;
+  if (old && cfg.mutation != Mutation::kOldAcksRead) return false;
   if (cfg.mutation == Mutation::kStaleAckUnchecked) return true;
   if (base > 0) return false;  // covers MR-PATH-032
   for (int bit = 0; bit < 8; ++bit) {
@@ -396,7 +402,9 @@ void apply_ack(const Config& cfg, State& s, const Ack& a) {
     t.status = Status::kResolved;  // covers MR-PATH-010
     if (t.kind == Kind::kProbe) continue;
     // covers MR-CPSN-016
-    if (below && was == Status::kLive) settle(cfg, s, t.cpsn, Belief::kAccepted);
+    const bool told = was == Status::kLive ||
+                      (cfg.mutation == Mutation::kLostBelowBaseAccepted && was == Status::kLost);
+    if (below && told) settle(cfg, s, t.cpsn, Belief::kAccepted);
     if (below) continue;
     const bool refused = (a.refused >> bit & 1) != 0;
     settle(cfg, s, t.cpsn, refused ? Belief::kRefused : Belief::kAccepted);

@@ -9,18 +9,30 @@ namespace metaroce::model {
 
 const char* violation_name(Violation v) {
   switch (v) {
-    case Violation::kNone: return "none";
-    case Violation::kPlacedTwice: return "placed-twice";
-    case Violation::kPlacedAfterRefused: return "placed-after-refused";
-    case Violation::kDecidedTwice: return "decided-twice";
-    case Violation::kBeliefWrong: return "belief-wrong";
-    case Violation::kForgotten: return "forgotten";
-    case Violation::kBasePassed: return "base-passed";
-    case Violation::kMapOverrun: return "map-overrun";
-    case Violation::kSequenceReused: return "sequence-reused";
-    case Violation::kFilterForgot: return "filter-forgot";
-    case Violation::kUnproven: return "unproven";
-    case Violation::kStuck: return "stuck";
+    case Violation::kNone:
+      return "none";
+    case Violation::kPlacedTwice:
+      return "placed-twice";
+    case Violation::kPlacedAfterRefused:
+      return "placed-after-refused";
+    case Violation::kDecidedTwice:
+      return "decided-twice";
+    case Violation::kBeliefWrong:
+      return "belief-wrong";
+    case Violation::kForgotten:
+      return "forgotten";
+    case Violation::kBasePassed:
+      return "base-passed";
+    case Violation::kMapOverrun:
+      return "map-overrun";
+    case Violation::kSequenceReused:
+      return "sequence-reused";
+    case Violation::kFilterForgot:
+      return "filter-forgot";
+    case Violation::kUnproven:
+      return "unproven";
+    case Violation::kStuck:
+      return "stuck";
   }
   return "?";
 }
@@ -39,8 +51,7 @@ bool harmless(const Config& cfg, const State& s, const Tx& t) {
   const ReceiverPath& r = s.in[t.path];
   const int below = seq_diff(r.base, t.seq);
   if (below >= cfg.range) return true;
-  const bool decided =
-      t.kind == Kind::kProbe || s.cpsns[t.cpsn].decision != Belief::kUndecided;
+  const bool decided = t.kind == Kind::kProbe || s.cpsns[t.cpsn].decision != Belief::kUndecided;
   const bool filter_holds = cfg.mutation != Mutation::kOneBitFilterAccepted &&
                             cfg.mutation != Mutation::kVoidNotRemembered &&
                             cfg.mutation != Mutation::kRetryOnSameCpsn &&

@@ -9,8 +9,8 @@
 namespace metaroce::model {
 
 inline constexpr int kMaxPaths = 2;
-inline constexpr int kMaxTx = 40;      // the search needs few; the fair run adds some
-inline constexpr int kMaxCpsn = 12;    // likewise
+inline constexpr int kMaxTx = 40;    // the search needs few; the fair run adds some
+inline constexpr int kMaxCpsn = 12;  // likewise
 inline constexpr int kMaxHeld = 2;
 inline constexpr int kSeqModulus = 256;
 inline constexpr int kSeqStart = 254;
@@ -19,17 +19,17 @@ inline constexpr int kNoProbe = 15;
 
 enum class Violation : std::uint8_t {
   kNone,
-  kPlacedTwice,       // an item was placed under two CPSNs
+  kPlacedTwice,         // an item was placed under two CPSNs
   kPlacedAfterRefused,  // placed although the sender already believes it refused
-  kDecidedTwice,      // the receiver changed a decision
-  kBeliefWrong,       // the sender's belief differs from the receiver's decision
-  kForgotten,         // undecided CPSN without live sequence and not in the repair queue
-  kBasePassed,        // receiver's base beyond an unresolved sequence it did not accept
-  kMapOverrun,        // a received packet does not fit the map
-  kSequenceReused,    // a path sequence was sent twice
-  kFilterForgot,      // the filter's window left a CPSN that is undecided at the sender
-  kUnproven,          // data on a path on which no probe of its generation arrived
-  kStuck,             // a fair run without loss does not finish
+  kDecidedTwice,        // the receiver changed a decision
+  kBeliefWrong,         // the sender's belief differs from the receiver's decision
+  kForgotten,           // undecided CPSN without live sequence and not in the repair queue
+  kBasePassed,          // receiver's base beyond an unresolved sequence it did not accept
+  kMapOverrun,          // a received packet does not fit the map
+  kSequenceReused,      // a path sequence was sent twice
+  kFilterForgot,        // the filter's window left a CPSN that is undecided at the sender
+  kUnproven,            // data on a path on which no probe of its generation arrived
+  kStuck,               // a fair run without loss does not finish
 };
 const char* violation_name(Violation v);
 
@@ -93,7 +93,7 @@ struct State {
   Violation bad = Violation::kNone;
   std::uint8_t sends = 0;
   std::uint8_t probes = 0;
-  std::uint8_t items = 0;  // items that got a first CPSN
+  std::uint8_t items = 0;    // items that got a first CPSN
   std::uint8_t highest = 0;  // receiver: highest CPSN seen, on the wire
   std::uint16_t filter = 0;  // receiver: ring of 2-bit states indexed by CPSN modulo window
   std::uint8_t tx_count = 0;

@@ -9,19 +9,26 @@ namespace {
 
 const char* kind_name(Kind k) {
   switch (k) {
-    case Kind::kData: return "DATA";
-    case Kind::kVoid: return "VOID";
-    case Kind::kProbe: return "PROBE";
-    case Kind::kOpen: return "PATH_OPEN";
+    case Kind::kData:
+      return "DATA";
+    case Kind::kVoid:
+      return "VOID";
+    case Kind::kProbe:
+      return "PROBE";
+    case Kind::kOpen:
+      return "PATH_OPEN";
   }
   return "?";
 }
 
 const char* belief_name(Belief b) {
   switch (b) {
-    case Belief::kUndecided: return "undecided";
-    case Belief::kAccepted: return "accepted";
-    case Belief::kRefused: return "refused";
+    case Belief::kUndecided:
+      return "undecided";
+    case Belief::kAccepted:
+      return "accepted";
+    case Belief::kRefused:
+      return "refused";
   }
   return "?";
 }
@@ -36,8 +43,8 @@ std::string tx_name(const Tx& t) {
 
 std::string ack_name(const Ack& a) {
   std::ostringstream o;
-  o << "ACK path " << int(a.path) << " base " << int(a.base) << " map " << int(a.map)
-    << " refused " << int(a.refused) << " through " << int(a.through);
+  o << "ACK path " << int(a.path) << " base " << int(a.base) << " map " << int(a.map) << " refused "
+    << int(a.refused) << " through " << int(a.through);
   return o.str();
 }
 
@@ -48,26 +55,60 @@ std::string describe(const Config&, const State& s, Action x) {
   const int a = x.a;
   const int b = x.b;
   switch (x.step) {
-    case Step::kSendNew: o << "send item " << b << " as cpsn " << int(s.cpsn_count); break;
-    case Step::kRepair: o << "repair cpsn " << b; break;
-    case Step::kIdleCopy: o << "idle copy of cpsn " << b; break;
-    case Step::kVoid: o << "void cpsn " << b; break;
-    case Step::kProbe: o << "probe"; break;
-    case Step::kFullSpan: o << "full span: re-send the lowest unresolved"; break;
-    case Step::kRepeatProbe: o << "repeat the last probe"; break;
-    case Step::kJudgeLost: o << "sender holds lost: " << tx_name(s.txs[a]); return o.str();
-    case Step::kResolve: o << "sender resolves: " << tx_name(s.txs[a]); return o.str();
-    case Step::kSuspect: o << "suspect, reinject"; break;
-    case Step::kLimit: o << "data limit reached, resolve into the queue"; break;
-    case Step::kClose: o << "close"; break;
-    case Step::kReopen: o << "re-open"; break;
-    case Step::kDeliver: o << "arrives: " << tx_name(s.txs[a]); return o.str();
+    case Step::kSendNew:
+      o << "send item " << b << " as cpsn " << int(s.cpsn_count);
+      break;
+    case Step::kRepair:
+      o << "repair cpsn " << b;
+      break;
+    case Step::kIdleCopy:
+      o << "idle copy of cpsn " << b;
+      break;
+    case Step::kVoid:
+      o << "void cpsn " << b;
+      break;
+    case Step::kProbe:
+      o << "probe";
+      break;
+    case Step::kFullSpan:
+      o << "full span: re-send the lowest unresolved";
+      break;
+    case Step::kRepeatProbe:
+      o << "repeat the last probe";
+      break;
+    case Step::kJudgeLost:
+      o << "sender holds lost: " << tx_name(s.txs[a]);
+      return o.str();
+    case Step::kResolve:
+      o << "sender resolves: " << tx_name(s.txs[a]);
+      return o.str();
+    case Step::kSuspect:
+      o << "suspect, reinject";
+      break;
+    case Step::kLimit:
+      o << "data limit reached, resolve into the queue";
+      break;
+    case Step::kClose:
+      o << "close";
+      break;
+    case Step::kReopen:
+      o << "re-open";
+      break;
+    case Step::kDeliver:
+      o << "arrives: " << tx_name(s.txs[a]);
+      return o.str();
     case Step::kDeliverNoBuffer:
       o << "arrives, no buffer: " << tx_name(s.txs[a]);
       return o.str();
-    case Step::kAck: o << "sender reads " << ack_name(snapshot(s, a)); return o.str();
-    case Step::kHoldAck: o << "delayed: " << ack_name(snapshot(s, a)); return o.str();
-    case Step::kHeldAck: o << "sender reads delayed " << ack_name(s.held[a]); return o.str();
+    case Step::kAck:
+      o << "sender reads " << ack_name(snapshot(s, a));
+      return o.str();
+    case Step::kHoldAck:
+      o << "delayed: " << ack_name(snapshot(s, a));
+      return o.str();
+    case Step::kHeldAck:
+      o << "sender reads delayed " << ack_name(s.held[a]);
+      return o.str();
   }
   const SenderPath& p = s.out[a];
   o << "  [path " << a << " generation " << int(p.generation) << " next seq " << int(p.next) << "]";
