@@ -33,14 +33,15 @@ std::shared_ptr<const Pattern> pattern_for(uint64_t longest) {
 
 Settings pair_settings() {
   Settings s;
-  s.max_connections = 4;
+  s.max_connections = 2;
   s.max_streams = 256;
   s.max_regions = 16;
   s.max_sends = 1024;
-  s.max_receives = 4096;
+  s.max_receives = 2048;
   s.max_open_messages = 1024;
-  s.max_completions = 8192;
-  s.max_active_paths = 256;
+  s.max_completions = 4096;
+  s.max_active_paths = 40;
+  s.max_retries_queued = 2048;
   s.timer_tick = 100;
   s.ack_delay = 2'000;
   s.ack_every = 4;

@@ -2,6 +2,8 @@
 // Exit codes: 0 everything holds, 1 a check failed, 2 wrong usage.
 #include <fmt/format.h>
 
+#include <malloc.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -37,6 +39,9 @@ int usage_error(const std::string& what) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Thousands of pairs are made one after the other: their memory stays with the process.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   CLI::App app{"mr_sim: seeded scenarios on a simulated network in virtual time"};
   CommonOptions common;
   std::vector<std::string> files;

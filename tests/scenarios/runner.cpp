@@ -65,6 +65,7 @@ pair::PairConfig Runner::config() const {
   c.network.mark_bytes = static_cast<uint64_t>(t.mark_bytes);
   c.network.mtu = static_cast<uint32_t>(t.mtu);
   c.settings.paths_per_plane = static_cast<uint32_t>(t.paths);
+  c.settings.max_active_paths = static_cast<uint32_t>(t.planes * t.paths) + 8;
   c.settings.initial_rtt = std::max<int64_t>(2 * t.delay_ns, 1'000);
   for (const auto& [name, value] : scenario_.settings) {
     const auto set = set_setting(c.settings, name, std::to_string(value));
@@ -187,6 +188,9 @@ Result Runner::run() {
     result_.hash = pair_.hash();
     return result_;
   }
+  engine::ConnectionStatus status;
+  if (pair_.engine(0).connection_status(pair_.connection(0), status) && status.payload > 0)
+    result_.useful_packets = workload_.useful_packets(status.payload);
   start_ = pair_.now();
   result_.work_began_ns = start_.ns;
   const pair::Tally before = pair_.network().tally();
@@ -199,7 +203,8 @@ Result Runner::run() {
   if (options_.sample_paths) sample();
   result_.completed = pair_.run_until(
       [this] { return workload_.done() || (pair_.lost(0) && pair_.lost(1)); }, limit);
-  result_.completed = result_.completed && workload_.done();
+  result_.completed =
+      result_.completed && workload_.done() && pair_.counts(0).failed + pair_.counts(1).failed == 0;
   result_.duration_ns = (workload_.done() ? workload_.last() - start_ : pair_.now() - start_).ns;
   result_.tally = pair_.network().tally().since(before);
   result_.deaths = deaths_of(pair_) - deaths_before;
@@ -208,9 +213,6 @@ Result Runner::run() {
 }
 
 void Runner::finish() {
-  engine::ConnectionStatus status;
-  if (pair_.engine(0).connection_status(pair_.connection(0), status) && status.payload > 0)
-    result_.useful_packets = workload_.useful_packets(status.payload);
   result_.bytes = workload_.bytes();
   pair_.run_for(nanoseconds(kAfterwards * result_.rtt_ns));
   result_.lost = pair_.lost(0) || pair_.lost(1);
