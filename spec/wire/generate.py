@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes from packets.toml what is never edited by hand.
 
-usage: generate.py {header|lua|markdown} OUTPUT_FILE
+usage: generate.py {header|source|lua|markdown} OUTPUT_FILE
 header    C++ table of all fields, for the codec's tests
+source    its definitions
 lua       Wireshark dissector (tools/dissector/metaroce.lua.in filled with the table)
 markdown  the field tables of the documents
 """
@@ -34,51 +35,55 @@ def cpp_field(form, f):
         write = f"assign(p.{f.cpp}, b)"
         read = f"bits_of(p.{f.cpp}, {f.width})"
     limits = f"{f.low}u, {high}u" if f.width <= 32 else "0, 0"
-    values = "{" + ", ".join(str(v) for v in f.values or []) + "}"
-    return (f'      {{"{f.name}", {f.at}, {f.width}, {limits}, {values},\n'
-            f"       []({form.cpp}& p, const Bits& b) {{ {write}; }},\n"
-            f"       [](const {form.cpp}& p) {{ return {read}; }}}},\n")
+    values = f.values or []
+    listed = "{" + ", ".join(str(v) for v in values) + f"}}, {len(values)}"
+    return (f'    {{"{f.name}", {f.at}, {f.width}, {limits}, {listed},\n'
+            f"     [](P& p, const Bits& b) {{ {write}; }},\n"
+            f"     [](const P& p) {{ return {read}; }}}},\n")
 
 
 def cpp_form(form, function, struct):
-    form.cpp = struct
-    text = f"inline Form<{struct}> {function}() {{\n"
-    text += f'  Form<{struct}> form{{"{form.name}", {form.bytes}, {form.payload[0]}, {{}}, {{}}}};\n'
-    text += f"  {struct}& p = form.base;\n"
+    text = f"Form<{struct}> {function}() {{\n  using P = {struct};\n"
+    text += "  static constexpr Field<P> kFields[] = {\n"
+    text += "".join(cpp_field(form, f) for f in form.fields if f.cpp)
+    text += "  };\n"
+    text += f'  Form<P> form{{"{form.name}", {form.bytes}, {form.payload[0]}, {{}}, kFields}};\n'
+    text += "  [[maybe_unused]] P& p = form.base;\n"
     for key, enum in (("opcode", "Opcode"), ("control_opcode", "ControlOpcode")):
         if key in form.constants:
             name = next(n for n, v in TABLE.enums[key].items() if v == form.constants[key])
             text += f"  p.opcode = {enum}::{camel(name)};\n"
     if form.last:
         text += "  p.message_flags = message_flag::kLast;\n"
-    if form.type == "ACCEPT":
-        text += "  p.is_accept = true;\n"
     if form.cpp_base:
         text += f"  {form.cpp_base}\n"
-    text += "  static_cast<void>(p);\n  form.fields = {\n"
-    text += "".join(cpp_field(form, f) for f in form.fields if f.cpp)
-    return text + "  };\n  return form;\n}\n\n"
+    return text + "  return form;\n}\n\n"
+
+
+def all_cpp_forms():
+    return ([(p, f"form_{p.name.lower()}", p.cpp) for p in TABLE.packets] +
+            [(t, f"tlv_{t.name.lower()}", "HelloPacket") for t in TABLE.tlvs])
 
 
 def header():
-    text = f"// {NOTE}\n#pragma once\n\n"
-    text += '#include "wire/table_support.h"\n\nnamespace metaroce::wire::table {\n\n'
-    for name, values in TABLE.enums.items():
-        cpp = TABLE.enum_cpp[name]
-        if cpp is None:
-            continue
-        for key, value in values.items():
-            text += f"static_assert(static_cast<int>({cpp}::{camel(key)}) == {value});\n"
-    text += "\n"
-    for form in TABLE.packets:
-        text += cpp_form(form, f"form_{form.name.lower()}", form.cpp)
-    for form in TABLE.tlvs:
-        text += cpp_form(form, f"tlv_{form.name.lower()}", "HelloPacket")
-    text += "template <class F>\nvoid for_each_form(F&& f) {\n"
+    text = f'// {NOTE}\n#pragma once\n\n#include "wire/table_support.h"\n\n'
+    text += "namespace metaroce::wire::table {\n\n"
+    text += "".join(f"Form<{struct}> {function}();\n" for _, function, struct in all_cpp_forms())
+    text += "\ntemplate <class F>\nvoid for_each_form(F&& f) {\n"
     text += "".join(f"  f(form_{p.name.lower()}());\n" for p in TABLE.packets)
     text += "}\n\ntemplate <class F>\nvoid for_each_tlv(F&& f) {\n"
     text += "".join(f"  f(tlv_{t.name.lower()}());\n" for t in TABLE.tlvs)
     return text + "}\n\n}  // namespace metaroce::wire::table\n"
+
+
+def source():
+    text = f'// {NOTE}\n#include "wire_table.h"\n\nnamespace metaroce::wire::table {{\n\n'
+    for name, values in TABLE.enums.items():
+        cpp = TABLE.enum_cpp[name]
+        for key, value in values.items() if cpp else ():
+            text += f"static_assert(static_cast<int>({cpp}::{camel(key)}) == {value});\n"
+    text += "\n" + "".join(cpp_form(*form) for form in all_cpp_forms())
+    return text + "}  // namespace metaroce::wire::table\n"
 
 
 # ---- Lua -----------------------------------------------------------------------------------------
@@ -189,7 +194,7 @@ def markdown():
 
 
 def main(arguments):
-    makers = {"header": header, "lua": lua, "markdown": markdown}
+    makers = {"header": header, "source": source, "lua": lua, "markdown": markdown}
     if len(arguments) != 2 or arguments[0] not in makers:
         print(__doc__, file=sys.stderr)
         return 2

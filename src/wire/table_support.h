@@ -2,7 +2,8 @@
 #pragma once
 
 #include <concepts>
-#include <string>
+#include <span>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -28,23 +29,26 @@ inline uint64_t number_of(const Bits& b) {
 /// Any field: how the table describes it and how the codec's struct holds it.
 template <class P>
 struct Field {
-  std::string name;
+  std::string_view name;
   size_t at;     ///< first bit in the packet or TLV
   size_t width;  ///< bits
   uint64_t low;  ///< range, when the width is at most 32
   uint64_t high;
-  std::vector<uint64_t> values;  ///< when not empty: the only ones allowed
+  uint64_t values[3];  ///< when there are any: the only ones allowed
+  size_t value_count;
   void (*set)(P&, const Bits&);
   Bits (*get)(const P&);
+
+  std::span<const uint64_t> allowed_values() const { return {values, value_count}; }
 };
 
 template <class P>
 struct Form {
-  std::string name;
+  std::string_view name;
   size_t bytes;          ///< header, or TLV without padding
   size_t payload_least;  ///< payload that must follow
   P base;
-  std::vector<Field<P>> fields;
+  std::span<const Field<P>> fields;
 };
 
 template <class T>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 #include "base/covers.h"
 #include "wire_table.h"
@@ -30,7 +31,8 @@ template <class P>
 bool allowed(const Field<P>& f, const Bits& b) {
   if (f.width > 32) return true;
   const uint64_t v = number_of(b);
-  if (!f.values.empty()) return std::find(f.values.begin(), f.values.end(), v) != f.values.end();
+  const auto values = f.allowed_values();
+  if (!values.empty()) return std::find(values.begin(), values.end(), v) != values.end();
   return v >= f.low && v <= f.high;
 }
 
@@ -45,7 +47,7 @@ std::vector<Bits> candidates(const Field<P>& f) {
   if (f.width <= 32) {
     all.push_back(bits_of_number(f.low, f.width));
     all.push_back(bits_of_number(f.high, f.width));
-    for (const uint64_t v : f.values) all.push_back(bits_of_number(v, f.width));
+    for (const uint64_t v : f.allowed_values()) all.push_back(bits_of_number(v, f.width));
   }
   std::vector<Bits> good;
   for (const Bits& b : all) {
@@ -76,7 +78,7 @@ void check_value(const Form<P>& form, const Field<P>& f, const Bits& value, size
 template <class P>
 void check_form(const Form<P>& form, size_t shift) {
   for (const Field<P>& f : form.fields) {
-    SCOPED_TRACE(form.name + "." + f.name);
+    SCOPED_TRACE(std::string(form.name) + "." + std::string(f.name));
     const std::vector<Bits> values = candidates(f);
     ASSERT_GE(values.size(), 2u);
     for (const Bits& value : values) {
@@ -97,7 +99,7 @@ TEST(WireTable, EveryFieldLiesWhereTheTableSays) {
 
 TEST(WireTable, EncodedHeaderHasTheLengthOfTheTable) {
   for_each_form([](const auto& form) {
-    SCOPED_TRACE(form.name);
+    SCOPED_TRACE(std::string(form.name));
     const size_t length = encoded(form.base).size();
     if (form.name == "HELLO") {
       EXPECT_EQ(length, kMinHello);
