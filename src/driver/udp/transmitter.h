@@ -19,6 +19,8 @@ class Transmitter {
               GsoMode gso);
 
   void add_plane(bool wildcard, uint16_t mtu);
+  /// What EMSGSIZE reports from now on.
+  void set_mtu(size_t plane, uint16_t mtu) { planes_[plane].mtu = mtu; }
   size_t send(Time now, std::span<engine::TxRun> runs);
   bool blocked() const { return kept_bytes_ >= kMostKept; }
   bool keeps() const { return !kept_.empty(); }

@@ -177,6 +177,7 @@ void UdpDriver::Impl::look_at_links(bool first) {
   const auto states = look_up_interfaces(local_);
   for (size_t i = 0; i < local_.size(); ++i) {
     const bool up = states[i].found && states[i].up;
+    if (up) transmitter_.set_mtu(i, states[i].mtu);
     if (up == up_[i]) continue;
     up_[i] = up;
     events_.push_back({static_cast<uint8_t>(i), up});
