@@ -173,8 +173,8 @@ def valid_of(form):
 def invalid_of(form):
     out = []
     values = mixed(form)
-    area = tlv_bytes(TABLE.tlv("LIMITS"), mixed(TABLE.tlv("LIMITS"))) if form.tail == "tlvs" else b""
     if form.tail == "tlvs":
+        area = tlv_bytes(TABLE.tlv("LIMITS"), mixed(TABLE.tlv("LIMITS")))
         header, values = hello(form, values, area)
         tail = b""
     else:
@@ -251,7 +251,8 @@ def invalid_tlvs(form):
 def no_form():
     probe = TABLE.packet("PROBE")
     data = probe.encode(mixed(probe))
-    out = [invalid("empty", None, b"", "TOO_SHORT"), invalid("one byte", None, b"\x01", "TOO_SHORT"),
+    out = [invalid("empty", None, b"", "TOO_SHORT"),
+           invalid("one byte", None, b"\x01", "TOO_SHORT"),
            invalid("seven bytes", None, data[:7], "TOO_SHORT")]
     for number in (0, 15, 32, 63):
         out.append(invalid(f"type {number}", None, bytes([number]) + data[1:], "BAD_TYPE"))

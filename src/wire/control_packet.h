@@ -1,9 +1,10 @@
 // CONTROL: carries path sequence and CPSN like data; idempotent by generation or absolute value.
 //
-//   w0-4 as in common.h | w5 stream 16, control opcode 8, 0 8 | w6 MSN or generation | w7 0 | w8 on:
+//   w0-4 as in common.h; w5 stream 16, control opcode 8, 0 8; w6 MSN or generation; w7 0; w8 on:
 //   RESET          w6 0, w8 final MSN
 //   CREDIT         w6 0, w8 receive limit 32
-//   PATH_OPEN      w6 generation (low 16 bits), w8 path id 8, plane 8, 0 16, w9 start sequence, then two addresses
+//   PATH_OPEN      w6 generation (low 16 bits), w8 path id 8, plane 8, 0 16, w9 start,
+//                  then two addresses
 //   PATH_CLOSE     w6 generation (low 16 bits), w8 path id 8, 0 24
 //   PORT_STATUS    w6 generation, w8 plane mask of usable planes 16, 0 16, then 16 loss bytes
 //   ADD_ADDR       w6 generation, w8 plane 8, 0 24, one address

@@ -88,8 +88,8 @@ struct UnknownConnectionPacket {
   bool operator==(const UnknownConnectionPacket&) const = default;
 };
 
-/// Fail with kTooShort, kBadTlv (truncated, twice, out of range, or unknown and critical), kBadLength
-/// (a HELLO that is below 512 bytes with its trailer).
+/// Fail with kTooShort, kBadTlv (truncated, twice, out of range, or unknown and critical),
+/// kBadLength (a HELLO that is below 512 bytes with its trailer).
 Decoded<HelloPacket> decode_hello(Bytes bytes);  // HELLO and ACCEPT
 Decoded<CookiePacket> decode_cookie(Bytes bytes);
 Decoded<ConfirmPacket> decode_confirm(Bytes bytes);

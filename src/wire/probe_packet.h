@@ -1,6 +1,6 @@
 // PROBE, 32 bytes: asks for an acknowledgement of its path; padding may follow.
 //
-//   w0-4 as in common.h, w4 = highest CPSN sent | w5 = stream 16 that asks for credit, 0 16 | w6-7 0
+//   w0-4 as in common.h, w4 = highest CPSN sent; w5 = stream 16 that asks for credit, 0 16; w6-7 0
 //
 // VOID, 32 bytes: "what is this CPSN?" turns an unseen CPSN into a refused one (MR-CPSN).
 //

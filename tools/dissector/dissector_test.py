@@ -2,8 +2,8 @@
 """Runs the generated dissector in tshark over all golden packets and compares what it shows.
 
 usage: dissector_test.py DISSECTOR_LUA
-Exit 77 when tshark is not installed. The capture is written here: Ethernet, IPv4 or IPv6, UDP to the
-standard service port, packet, CRC32C.
+Exit 77 when tshark is not installed. The capture is written here: Ethernet, IPv4 or IPv6, UDP to
+the standard service port, packet, CRC32C.
 """
 import json
 import os
@@ -38,7 +38,7 @@ def checksum(data):
 def frame(payload, port=PORT, ipv6=False):
     length = 8 + len(payload)
     if ipv6:
-        source, target = bytes.fromhex("fd" + "00" * 14 + "01"), bytes.fromhex("fd" + "00" * 14 + "02")
+        source, target = (bytes([0xFD]) + bytes(14) + bytes([end]) for end in (1, 2))
         pseudo = source + target + struct.pack("!IHBB", length, 0, 0, 17)
         head = struct.pack("!IHBB", 6 << 28, length, 17, 64) + source + target
         kind = b"\x86\xdd"
