@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 
 #include "driver/common/clock.h"
 #include "driver/common/socket_address.h"
@@ -19,9 +20,10 @@ constexpr size_t kCompletionBatch = 256;
 
 std::string in_seconds(Duration d) {
   const int64_t ms = d.ns / 1'000'000;
-  std::string text = std::to_string(ms / 1000);
-  if (ms % 1000 != 0) text += "." + std::to_string(1000 + ms % 1000).substr(1);
-  return text + " s";
+  char text[32];
+  std::snprintf(text, sizeof text, ms % 1000 == 0 ? "%lld s" : "%lld.%03lld s",
+                static_cast<long long>(ms / 1000), static_cast<long long>(ms % 1000));
+  return text;
 }
 
 Error from_driver(const driver::Error& error) {
@@ -226,10 +228,11 @@ bool Endpoint::wait(Duration timeout) {
   for (;;) {
     const size_t work = round();
     if (collect()) return true;
-    if (woken_.exchange(false)) {
+    if (woken_.load()) {
       uint64_t count = 0;
-      // Non-blocking; emptied so that the next wait can block.
-      if (::read(wake_fd_, &count, sizeof count) < 0) count = 0;
+      // The flag goes down only once the descriptor is empty, or it would stay readable for ever.
+      // A wake() in between is not lost: the caller looks at its queues after this return.
+      if (::read(wake_fd_, &count, sizeof count) > 0) woken_.store(false);
       return false;
     }
     const Time t = driver::now();

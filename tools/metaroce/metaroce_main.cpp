@@ -1,0 +1,104 @@
+// The one command: metaroce send | recv | settings.
+#include <cstdio>
+
+#include "cli_common.h"
+
+namespace {
+
+using namespace metaroce::tool;
+
+constexpr const char* kSendExamples = R"(
+Examples:
+  metaroce send 10.0.0.2 big.iso
+  metaroce send [fe80::1%eth0]:30000 folder file
+  tar c . | metaroce send receiver.example - --name backup.tar
+  metaroce send 10.0.1.2 big.iso --plane 10.0.1.1=10.0.1.2 --plane 10.0.2.1=10.0.2.2
+  metaroce send 127.0.1.1 big.iso --planes 4 --fault drop=1%
+
+Exit codes: 0 everything is stored, 1 the transfer failed, 2 wrong arguments, 3 cannot connect,
+130 interrupted.)";
+
+constexpr const char* kRecvExamples = R"(
+Examples:
+  metaroce recv --dir incoming
+  metaroce recv --once --overwrite rename
+  metaroce recv --listen 10.0.1.2 --listen 10.0.2.2     (two planes)
+  metaroce recv --planes 4                               (127.0.1.1 to 127.0.4.1)
+
+Exit codes: 0 everything is stored (--once), 1 a transfer failed, 2 wrong arguments,
+130 interrupted.)";
+
+void add_send(CLI::App& app, SendOptions& options) {
+  app.add_option("host", options.host, "HOST[:PORT] of the receiver; UDP port 28672 unless given")
+      ->required();
+  app.add_option("paths", options.paths, "Files, folders, or - for standard input")->required();
+  app.add_option("--plane", options.plane_pairs,
+                 "A plane as LOCAL=REMOTE, two addresses; may be given up to 16 times")
+      ->allow_extra_args(false);
+  app.add_option("--name", options.stdin_name, "Name of standard input at the receiver")
+      ->capture_default_str();
+  add_common_options(app, options.common);
+  app.footer(kSendExamples);
+}
+
+void add_recv(CLI::App& app, RecvOptions& options) {
+  app.add_option("--listen", options.listen,
+                 "ADDR[:PORT] to receive on, a plane each; all addresses, UDP port 28672 unless "
+                 "given; port 0: a free one")
+      ->allow_extra_args(false);
+  app.add_option("--dir", options.folder, "Folder that receives")->capture_default_str();
+  app.add_flag("--once", options.once, "End after one transfer");
+  app.add_option("--overwrite", options.overwrite,
+                 "What happens to a file that exists: never touch it, always replace it, or rename "
+                 "the new one to NAME.1")
+      ->check(CLI::IsMember({"never", "always", "rename"}))
+      ->capture_default_str();
+  add_common_options(app, options.common);
+  app.footer(kRecvExamples);
+}
+
+int usage_error(const std::string& text, const std::string& command) {
+  say("metaroce: " + text);
+  say("See `metaroce " + (command.empty() ? "" : command + " ") + "--help`.");
+  return kExitUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Moves files over MetaRoCE: many paths, several planes, through loss.", "metaroce");
+  app.set_version_flag("--version", std::string("metaroce ") + MR_VERSION);
+  app.require_subcommand(1);
+  SendOptions send_options;
+  RecvOptions recv_options;
+  SettingsOptions settings_options;
+  CLI::App* send = app.add_subcommand("send", "Send files, folders or standard input");
+  CLI::App* recv = app.add_subcommand("recv", "Receive into a folder");
+  CLI::App* settings = app.add_subcommand("settings", "List the settings of the transport");
+  add_send(*send, send_options);
+  add_recv(*recv, recv_options);
+  settings->add_flag("--json", settings_options.json, "As JSON");
+  settings->add_flag("--markdown", settings_options.markdown, "As docs/settings.md");
+  std::string command;
+  try {
+    app.parse(argc, argv);
+    if (app.got_subcommand(send)) {
+      command = "send";
+      return run_send(send_options);
+    }
+    if (app.got_subcommand(recv)) {
+      command = "recv";
+      return run_recv(recv_options);
+    }
+    return run_settings(settings_options);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    for (const CLI::App* sub : {send, recv, settings}) {
+      if (app.got_subcommand(sub)) command = sub->get_name();
+    }
+    return usage_error(error.what(), command);
+  } catch (const UsageError& error) {
+    return usage_error(error.text, command);
+  }
+}
