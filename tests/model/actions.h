@@ -29,6 +29,9 @@ enum class Step : std::uint8_t {
   kHeldAck,
 };
 
+inline constexpr int kSteps = 18;
+const char* step_name(Step step);
+
 struct Action {
   Step step;
   std::uint8_t a = 0;  // path, or index of the transmission or of the delayed ACK

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "tests/model/actions.h"
 #include "tests/model/search.h"
 
 namespace metaroce::model {
@@ -21,6 +22,7 @@ struct Options {
   SearchLimits limits;
   bool list = false;
   bool trace = false;
+  bool steps = false;
   bool expect = false;  // the search has to exhaust, or to find the mutation's violation
   int sends = 0;
 };
@@ -31,6 +33,7 @@ void usage() {
       "  --max-states N  stop after N states\n"
       "  --sends N       allow N transmissions instead of the configuration's number\n"
       "  --trace         print the counterexample step by step\n"
+      "  --steps         print how often each kind of step was taken\n"
       "  --quiet         no progress lines\n"
       "  --expect        exit 3 unless the search was exhausted (without --mutation) or found\n"
       "                  the violation the mutation is known for\n"
@@ -46,6 +49,8 @@ bool parse(int argc, char** argv, Options& o) {
       o.list = true;
     } else if (arg == "--trace") {
       o.trace = true;
+    } else if (arg == "--steps") {
+      o.steps = true;
     } else if (arg == "--expect") {
       o.expect = true;
     } else if (arg == "--quiet") {
@@ -122,6 +127,10 @@ int run(const Options& o) {
               static_cast<unsigned long long>(r.states),
               static_cast<unsigned long long>(r.transitions), r.depth,
               r.exhausted ? "exhausted" : "not exhausted", violation_name(r.violation), cpu_s);
+  for (int i = 0; o.steps && i < kSteps; ++i) {
+    std::printf("  %-14s %llu\n", step_name(static_cast<Step>(i)),
+                static_cast<unsigned long long>(r.steps[static_cast<std::size_t>(i)]));
+  }
   if (o.trace && r.violation != Violation::kNone) {
     std::fputs(render_trace(cfg, r).c_str(), stdout);
   }

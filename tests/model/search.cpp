@@ -69,6 +69,7 @@ class Search {
       State t = s;
       if (!apply(cfg_, t, action)) continue;
       ++result_.transitions;
+      ++result_.steps[static_cast<std::size_t>(action.step)];
       visit(t, index, action.code());
       if (stopped_) return;
     }

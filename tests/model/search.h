@@ -1,6 +1,7 @@
 // Breadth-first search over all reachable states.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct SearchLimits {
 struct SearchResult {
   std::uint64_t states = 0;
   std::uint64_t transitions = 0;
+  std::array<std::uint64_t, 32> steps{};  // transitions by Step: what the search really did
   int depth = 0;
   bool exhausted = false;
   Violation violation = Violation::kNone;

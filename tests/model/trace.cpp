@@ -50,6 +50,14 @@ std::string ack_name(const Ack& a) {
 
 }  // namespace
 
+const char* step_name(Step step) {
+  static const char* const kNames[kSteps] = {
+      "send new",     "repair",     "idle copy", "void",    "probe",    "full span",
+      "repeat probe", "judge lost", "resolve",   "suspect", "limit",    "close",
+      "re-open",      "deliver",    "no buffer", "ack",     "hold ack", "held ack"};
+  return kNames[static_cast<int>(step)];
+}
+
 std::string describe(const Config&, const State& s, Action x) {
   std::ostringstream o;
   const int a = x.a;
