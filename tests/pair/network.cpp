@@ -420,11 +420,11 @@ bool Network::arrive(Time now, uint32_t index) {
   } else {
     ++link.tally.delivered;
     if (packet.sequenced) {
-      if (link.has_arrival && static_cast<int32_t>(packet.path_seq - link.top_arrived) < 0) {
+      Top& top = tops_[link.side][static_cast<uint8_t>(pool_.data(index)[2])];
+      if (top.any && static_cast<int32_t>(packet.path_seq - top.path_seq) < 0) {
         ++link.tally.late;
       } else {
-        link.top_arrived = packet.path_seq;
-        link.has_arrival = true;
+        top = {packet.path_seq, true};
       }
       if (packet.is_data && link.plane == watch_plane_ && link.side == 0 && now >= watch_from_ &&
           watch_.first_data_arrived.ns < 0)

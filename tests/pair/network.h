@@ -102,8 +102,6 @@ class Network {
     uint8_t plane = 0;
     uint16_t port = 0;
     bool burst_bad = false;
-    bool has_arrival = false;
-    uint32_t top_arrived = 0;  ///< highest path sequence that arrived
     uint32_t queue = 0;
     Duration base_delay;
     Duration delay;
@@ -115,6 +113,12 @@ class Network {
 
   struct Queue {
     int64_t busy_until_ps = 0;
+  };
+
+  /// What arrived of one path, whatever its source port was.
+  struct Top {
+    uint32_t path_seq = 0;
+    bool any = false;
   };
 
   /// What became of the transmissions of one CPSN.
@@ -148,6 +152,7 @@ class Network {
   uint64_t ps_per_byte_;         ///< in units of 1/1024 ps
   std::vector<Impairment> impairments_;
   std::array<std::vector<Truth>, 2> truth_;
+  std::array<std::array<Top, kMaxPaths>, 2> tops_;  ///< by sending side and path id
   uint64_t hash_ = 0x6d657461ull;
   int watch_plane_ = -1;
   Time watch_from_ = kNever;

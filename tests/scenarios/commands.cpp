@@ -114,6 +114,27 @@ void on_abort(int) {
   std::signal(SIGABRT, SIG_DFL);
 }
 
+void print_details(const Result& r) {
+  const pair::Tally& t = r.tally;
+  fmt::print("       sent {} delivered {} lost {} queue {} dark {} mtu {} crc {} dup {} marks {}+{} "
+             "reordered {} late {} rehashes {}\n",
+             t.sent, t.delivered, t.lost, t.queue_drops, t.dark_drops, t.mtu_drops, t.crc_errors,
+             t.duplicates, t.queue_marks, t.random_marks, t.reordered, t.late, t.rehashes);
+  fmt::print("       new {} repairs {} copies {} probes {} acks {} control {} handshake {} "
+             "port changes {} deaths {}\n",
+             t.data_new, t.data_repairs, t.data_copies, t.probes, t.acks, t.controls,
+             t.handshakes, r.port_changes, r.deaths);
+  for (int side = 0; side < 2; ++side)
+    for (const engine::PathStatus& p : r.paths[side])
+      fmt::print("       {} path {:3} plane {:2} {:10} pmtu {} window {:8} srtt {:6} us tx {} "
+                 "repair {} copies {} probes {} lost {} spurious {} suspects {} deaths {} rx {}\n",
+                 side == 0 ? 'A' : 'B', p.id, p.plane, engine::to_string(p.state), p.pmtu,
+                 p.window, static_cast<double>(p.srtt.ns) / 1e3, p.counters.tx_packets,
+                 p.counters.tx_repair, p.counters.tx_copies, p.counters.tx_probes,
+                 p.counters.lost, p.counters.spurious, p.counters.suspects, p.counters.deaths,
+                 p.counters.rx_packets);
+}
+
 struct Ran {
   uint64_t seed = 0;
   Result result;
@@ -162,6 +183,7 @@ int command_run(const std::vector<std::string>& given, SeedRange seeds,
                  ok ? "ok" : "FAIL", scenario->name, r.seed,
                  static_cast<double>(r.result.duration_ns) / 1e3, r.result.gbps(),
                  r.result.sent_per_useful(), r.result.tally.spurious_repairs, r.result.hash);
+      if (options.verbose) print_details(r.result);
       for (const std::string& f : r.result.failures) fmt::print("       {}\n", f);
       if (!ok) fmt::print("       replay: mr_sim run {} --seed {}\n", file, r.seed);
     }

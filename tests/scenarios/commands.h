@@ -15,6 +15,7 @@ struct SeedRange {
 struct CommonOptions {
   std::string json;
   unsigned jobs = 0;
+  bool verbose = false;  ///< run: the network's tally and the state of each path
   uint64_t first_seed = 1;
 };
 

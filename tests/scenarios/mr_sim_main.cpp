@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   run->add_option("FILE", files, "scenario files, or fuzz:SEED");
   CLI::Option* one = run->add_option("--seed", seed, "one seed");
   run->add_option("--seeds", seeds_text, "a range A..B")->excludes(one);
+  run->add_flag("--verbose", common.verbose, "tally of the network and state of each path");
   add_common(run);
   CLI::App* list = app.add_subcommand("list", "the scenarios and benches there are");
   CLI::App* show = app.add_subcommand("show", "a scenario as it is read");

@@ -214,6 +214,7 @@ Result Runner::run() {
 
 void Runner::finish() {
   result_.bytes = workload_.bytes();
+  for (int side = 0; side < 2; ++side) result_.paths[side] = pair_.paths(side);
   pair_.run_for(nanoseconds(kAfterwards * result_.rtt_ns));
   result_.lost = pair_.lost(0) || pair_.lost(1);
   result_.watch = pair_.network().watched();

@@ -32,6 +32,7 @@ struct Result {
   uint64_t hash = 0;
   int64_t work_began_ns = 0;
   pair::Network::PlaneWatch watch;
+  std::vector<engine::PathStatus> paths[2];  ///< of each side at the end
   std::vector<std::string> failures;  ///< empty: all checks hold
 
   double sent_per_useful() const;
