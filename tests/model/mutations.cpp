@@ -81,7 +81,7 @@ const std::vector<Config>& all_configs() {
        .held = 1,
        .close_any = true},
       {.name = "full-five",
-       .note = "the same with five; as far as the memory goes",
+       .note = "the same with five; as far as --max-states goes",
        .cpsns = 4,
        .voids = 1,
        .generations = 1,
