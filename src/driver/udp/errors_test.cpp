@@ -28,6 +28,12 @@ struct Rig {
     other.faults = *parse_faults(faults);
     receiver = open(other);
   }
+  /// A receiver on the same kernel as the sender.
+  std::unique_ptr<UdpDriver> listen() {
+    UdpOptions options = options_for({"127.0.1.3"});
+    options.syscalls = &calls;
+    return open(options);
+  }
   size_t send(size_t plane, Shape shape = kFull, uint8_t path = 1) {
     engine::TxRun run = make_run(*sender, plane, receiver->local()[plane], shape, memory, path);
     return sender->transmit(now(), {&run, 1});
@@ -204,6 +210,38 @@ TEST(SendErrors, PortUnreachableOfTheNetworkNamesThePath) {
     EXPECT_EQ(hints[0].connection, 5u);
     EXPECT_EQ(hints[0].path, 9);
     EXPECT_GE(sender->counters().icmp_errors, 1u);
+  }
+}
+
+TEST(ReceiveErrors, AnErrorInFrontOfDataDoesNotHideIt) {
+  Rig rig;
+  const auto receiver = rig.listen();
+  ASSERT_TRUE(receiver);
+  engine::TxRun run = make_run(*rig.sender, 0, receiver->local()[0], kFull, rig.memory);
+  ASSERT_EQ(rig.sender->transmit(now(), {&run, 1}), 15u);
+  std::deque<int> codes = {ECONNREFUSED, EINTR, EHOSTUNREACH};
+  rig.calls.on_receive = [&] {
+    const int code = codes.empty() ? 0 : codes.front();
+    if (!codes.empty()) codes.pop_front();
+    return code;
+  };
+  EXPECT_EQ(receive_count(*receiver, 15).size(), 15u);
+  EXPECT_TRUE(codes.empty());
+  rig.calls.on_receive = [] { return ENETDOWN; };  // for ever: the driver must come back
+  EXPECT_TRUE(receiver->receive(now()).empty());
+}
+
+// P03: a cut is never silent.
+TEST(ReceiveErrors, TruncationIsCounted) {
+  for (const int flag : {MSG_TRUNC, MSG_CTRUNC}) {
+    Rig rig;
+    const auto receiver = rig.listen();
+    ASSERT_TRUE(receiver);
+    rig.calls.receive_flags = flag;
+    engine::TxRun run = make_run(*rig.sender, 0, receiver->local()[0], kFull, rig.memory);
+    ASSERT_EQ(rig.sender->transmit(now(), {&run, 1}), 15u);
+    receive_count(*receiver, 15);
+    EXPECT_EQ(receiver->counters().truncated, receiver->counters().rx_calls);
   }
 }
 

@@ -134,6 +134,9 @@ class FailingSyscalls : public Syscalls {
  public:
   /// Asked for every send: the errno to fail with, or 0 for the real call.
   std::function<int(const msghdr&, bool segmented)> on_send;
+  /// Asked for every receive of data, likewise.
+  std::function<int()> on_receive;
+  int receive_flags = 0;  ///< added to what a successful receive reports
   bool allow_force = true;
   uint64_t sends = 0;
 
@@ -151,6 +154,17 @@ class FailingSyscalls : public Syscalls {
     if (code == 0) return Syscalls::sendmsg(fd, message, flags);
     errno = code;
     return -1;
+  }
+  ssize_t recvmsg(int fd, msghdr* message, int flags) override {
+    const bool data = (flags & MSG_ERRQUEUE) == 0;
+    const int code = data && on_receive ? on_receive() : 0;
+    if (code != 0) {
+      errno = code;
+      return -1;
+    }
+    const ssize_t n = Syscalls::recvmsg(fd, message, flags);
+    if (n >= 0 && data) message->msg_flags |= receive_flags;
+    return n;
   }
   int setsockopt(int fd, int level, int name, const void* value, socklen_t length) override {
     const bool force = name == SO_RCVBUFFORCE || name == SO_SNDBUFFORCE;
