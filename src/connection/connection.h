@@ -114,6 +114,7 @@ class Connection final : public path::Listener {
   uint64_t transcript_mac() const;
   void remember_peer(const wire::HelloPacket& packet, const RxPacket& rx);
   void open_handshake_paths();
+  void measure_setup(Time now);
   void encode_hello(bool accept);
   void send_setup(RunWriter& writer, std::span<const std::byte> bytes, uint8_t plane,
                   const SocketAddress& to);
@@ -246,6 +247,8 @@ class Connection final : public path::Listener {
 
   Time deadline_ = kNever;
   Time setup_at_ = kNever;
+  Time setup_sent_at_ = kNever;
+  Duration setup_rtt_{};
   Time setup_give_up_ = kNever;
   Status setup_hint_ = Status::kUnresponsive;
   Time expect_since_ = kNever;  ///< since then we wait to hear anything

@@ -205,7 +205,7 @@ void Connection::open_handshake_paths() {
       {ours * planes_, std::max<uint32_t>(peer_params_.max_paths, ours), kMaxPaths - 1});
   const uint32_t theirs = peer_open_paths_;
   while (paths_.size() < std::max<uint32_t>(tx_paths_, theirs)) add_path();
-  const Duration guess = nanoseconds(shared_.settings.initial_rtt);
+  const Duration guess = setup_rtt_;
   for (uint32_t i = 0; i < ours && i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[i];
     slot.tx.open(static_cast<uint8_t>(i), setup_plane_, start_seq_ + (i << 24), take_port(),
@@ -221,8 +221,16 @@ void Connection::open_handshake_paths() {
   for (uint32_t i = 0; i < tx_paths_; ++i) paths_[i]->tx.window().start(share);
 }
 
+void Connection::measure_setup(Time now) {
+  // MR-LOSS-035: unambiguous only when nothing was repeated.
+  const bool once = hello_count_ == 1 && setup_sent_at_ != kNever;
+  setup_rtt_ = once ? std::max(now - setup_sent_at_, nanoseconds(1000))
+                    : nanoseconds(shared_.settings.initial_rtt);
+}
+
 void Connection::become_open(Time now, ConnectionEventKind kind) {
   state_ = ConnectionState::kOpen;
+  measure_setup(now);
   setup_at_ = setup_give_up_ = kNever;
   heard_at_ = progress_at_ = now;
   current_time_ = now;

@@ -52,7 +52,7 @@ void Connection::open_other_paths(Time now) {
     PathSlot& slot = *paths_[i];
     if (peer_[plane].family == 0 || peer_[plane].family != shared_.local[plane].family) continue;
     slot.tx.open(static_cast<uint8_t>(i), plane, shared_.rng.next32(), take_port(),
-                 path::State::kOpening, nanoseconds(shared_.settings.initial_rtt));
+                 path::State::kOpening, setup_rtt_);
     slot.tx.generation = 1;
     if (!shared_.plane_up[plane]) {
       declare_dead(now, slot);

@@ -61,6 +61,7 @@ void Connection::transmit_setup(Time now, RunWriter& writer) {
   if (hello_due_) {
     hello_due_ = false;
     ++hello_count_;
+    setup_sent_at_ = now;
     send_setup(writer, hello_bytes_, 0, peer_from_);
     // MR-CONN-002: the first answer may be lost because the plane is down: then ask on all.
     for (uint8_t p = 1; hello_count_ > 1 && p < planes_; ++p) {
@@ -69,6 +70,8 @@ void Connection::transmit_setup(Time now, RunWriter& writer) {
   }
   if (accept_due_) {
     accept_due_ = false;
+    ++hello_count_;
+    setup_sent_at_ = now;
     send_setup(writer, accept_bytes_, setup_plane_, peer_from_);
   }
   if (confirm_due_ && !writer.full()) {
@@ -77,7 +80,6 @@ void Connection::transmit_setup(Time now, RunWriter& writer) {
     const size_t n = wire::encode(wire::ConfirmPacket{peer_id_, transcript_mac()}, bytes);
     send_setup(writer, {bytes, n}, setup_plane_, peer_[setup_plane_]);
   }
-  (void)now;
 }
 
 // --- acknowledgements ---
@@ -186,7 +188,8 @@ void Connection::transmit_probes(Time now, RunWriter& writer) {
     if (!slot.pmtu_due || writer.full() || !slot.tx.is_good()) continue;
     if (!slot.tx.can_send(now, *this)) continue;
     slot.pmtu_due = false;
-    slot.pmtu_at = now + slot.tx.probe_timeout() * 2;
+    slot.pmtu_at = now + std::max(slot.tx.probe_timeout() * 4,
+                                  nanoseconds(shared_.settings.pmtu_wait));
     send_probe(now, writer, slot, slot.pmtu_goal, 0);
   }
   send_credit_probe(now, writer);

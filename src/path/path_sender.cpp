@@ -34,7 +34,7 @@ void PathSender::open(uint8_t path_id, uint8_t path_plane, uint32_t start_seq, u
   next_seq_ = una_ = peer_base_ = start_seq;
   epoch_start_ = prev_start_ = high_ = high_old_ = start_seq;
   srtt_ = rtt_guess;
-  rttvar_ = rtt_guess / 4;
+  rttvar_ = rtt_guess / 2;
   min_rtt_ = max_rtt_ = rtt_guess;
 }
 
