@@ -80,7 +80,35 @@ Expected<std::unique_ptr<Endpoint>, Error> Endpoint::open(const EndpointOptions&
 const std::vector<SocketAddress>& Endpoint::local() const { return driver_->local(); }
 uint16_t Endpoint::port() const { return driver_->port(); }
 
-size_t Endpoint::round() { return driver_->progress(*engine_); }
+/// The engine as the driver's loop sees it, with a count of what passes.
+struct Endpoint::CountingEngine {
+  engine::Engine& engine;
+  uint64_t& in;
+  uint64_t& out;
+
+  void on_plane_state(Time now, uint8_t plane, bool up) { engine.on_plane_state(now, plane, up); }
+  size_t on_packets(Time now, std::span<const engine::RxPacket> packets,
+                    std::span<engine::Placement> placements) {
+    in += packets.size();
+    return engine.on_packets(now, packets, placements);
+  }
+  void on_network_hint(Time now, uint32_t connection, uint8_t path, engine::NetworkHint hint,
+                       uint32_t value) {
+    engine.on_network_hint(now, connection, path, hint, value);
+  }
+  Time next_deadline() const { return engine.next_deadline(); }
+  void on_deadline(Time now) { engine.on_deadline(now); }
+  size_t poll_transmit(Time now, std::span<engine::TxRun> runs) {
+    const size_t n = engine.poll_transmit(now, runs);
+    for (size_t i = 0; i < n; ++i) out += runs[i].count;
+    return n;
+  }
+};
+
+size_t Endpoint::round() {
+  CountingEngine counting{*engine_, packets_in_, packets_out_};
+  return driver_->progress(counting);
+}
 
 bool Endpoint::collect() {
   if (completions_begin_ == completions_end_) {

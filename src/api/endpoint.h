@@ -111,12 +111,17 @@ class Endpoint {
   const driver::UdpCounters& udp_counters() const;
   const driver::FaultTally& rx_tally() const;
   const driver::FaultTally& tx_tally() const;
+  /// Packets given to and taken from the engine: with the counters of the driver they say how many
+  /// packets got lost between the two, whoever took them.
+  uint64_t packets_in() const { return packets_in_; }
+  uint64_t packets_out() const { return packets_out_; }
   /// Black hole on a plane, both directions, on or off: for demonstrations.
   void set_plane_dark(uint8_t plane, bool dark);
   /// One line when the system granted less buffer than asked for, else "".
   const std::string& buffer_warning() const;
 
  private:
+  struct CountingEngine;
   explicit Endpoint(const EndpointOptions& options);
   size_t round();
   bool collect();
@@ -130,6 +135,8 @@ class Endpoint {
   size_t completions_begin_ = 0;
   size_t completions_end_ = 0;
   std::deque<ConnectionEvent> events_;
+  uint64_t packets_in_ = 0;
+  uint64_t packets_out_ = 0;
   std::atomic<bool> woken_{false};
   int wake_fd_ = -1;
 };

@@ -1,6 +1,7 @@
 // metaroce recv: a folder that receives.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cli_common.h"
@@ -15,18 +16,28 @@ namespace {
 
 using nlohmann::json;
 
+/// As resolve_or_throw, but ":0" asks for a free port.
+SocketAddress listen_address(const std::string& text) {
+  const bool has_port = text.find(']') != std::string::npos ||
+                        std::count(text.begin(), text.end(), ':') == 1;
+  if (has_port && text.size() > 2 && text.compare(text.size() - 2, 2, ":0") == 0) {
+    return resolve_or_throw(text.substr(0, text.size() - 2), 0).front();
+  }
+  return resolve_or_throw(text, wire::kBasePort).front();
+}
+
 std::vector<SocketAddress> listen_addresses(const RecvOptions& options, uint16_t& port) {
   port = wire::kBasePort;
   if (options.common.planes != 0) {
     if (options.listen.size() > 1) {
       throw UsageError{"with --planes, --listen may only be given once, for the port (:PORT)"};
     }
-    if (options.listen.size() == 1) port = resolve_or_throw(options.listen[0], port)[0].port;
+    if (options.listen.size() == 1) port = listen_address(options.listen[0]).port;
     return loopback_planes(options.common.planes, port);
   }
   std::vector<SocketAddress> planes;
   for (const std::string& text : options.listen) {
-    const SocketAddress address = resolve_or_throw(text, wire::kBasePort).front();
+    const SocketAddress address = listen_address(text);
     if (!planes.empty() && address.port != planes[0].port) {
       throw UsageError{"--listen " + text + ": all addresses share one port, the first has " +
                        std::to_string(planes[0].port)};

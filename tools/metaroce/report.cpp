@@ -71,6 +71,8 @@ json transport_report(std::vector<std::unique_ptr<EndpointTransport>>& transport
   json& paths = report["paths"] = json::array();
   json& warnings = report["warnings"] = json::array();
   std::vector<uint64_t> drops;
+  uint64_t in = 0;
+  uint64_t out = 0;
   for (size_t i = 0; i < transports.size(); ++i) {
     EndpointTransport& transport = *transports[i];
     for (const api::PathStatus& path : transport.figures().paths) {
@@ -78,6 +80,8 @@ json transport_report(std::vector<std::unique_ptr<EndpointTransport>>& transport
       add_all(sum, path.counters);
     }
     add_all(udp, transport.endpoint().udp_counters());
+    in += transport.endpoint().packets_in();
+    out += transport.endpoint().packets_out();
     const auto dropped = transport.endpoint().drops();
     drops.resize(std::max(drops.size(), dropped.size()));
     for (size_t d = 0; d < dropped.size(); ++d) drops[d] += dropped[d];
@@ -103,6 +107,7 @@ json transport_report(std::vector<std::unique_ptr<EndpointTransport>>& transport
 #define X(name, meaning) report["udp"][#name] = udp.name;
   MR_UDP_COUNTERS(X)
 #undef X
+  report["engine"] = {{"packets_in", in}, {"packets_out", out}};
   report["drops_by_reason"] = drops;
   return report;
 }
