@@ -51,7 +51,10 @@ void Connection::open_other_paths(Time now) {
     const auto plane = static_cast<uint8_t>((setup_plane_ + i / per_plane) % planes_);
     PathSlot& slot = *paths_[i];
     if (peer_[plane].family == 0 || peer_[plane].family != shared_.local[plane].family) continue;
-    slot.tx.open(static_cast<uint8_t>(i), plane, shared_.rng.next32(), take_port(),
+    // One after the other: compilers differ in the order of arguments, and a run is a seed.
+    const uint32_t start = shared_.rng.next32();
+    const uint16_t port = take_port();
+    slot.tx.open(static_cast<uint8_t>(i), plane, start, port,
                  path::State::kOpening, setup_rtt_);
     slot.tx.generation = 1;
     if (!shared_.plane_up[plane]) {
