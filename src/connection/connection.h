@@ -171,6 +171,8 @@ class Connection final : public path::Listener {
   wire::Sequenced sequenced(Time now, const PathSlot& slot, uint32_t seq, uint32_t cpsn) const;
   void begin_run(RunWriter& writer, const PathSlot& slot, bool is_data);
   PathSlot* choose_path(Time now, uint32_t size, uint32_t not_path = kMaxPaths);
+  uint32_t worthwhile(const PathSlot& slot, uint32_t size) const;
+  uint32_t wanted_run() const;
   uint32_t run_length(const PathSlot& slot, uint32_t size) const;
   uint32_t new_packet_budget() const;
   uint32_t queue_control(const wire::ControlPacket& body, uint16_t list);
@@ -226,6 +228,7 @@ class Connection final : public path::Listener {
   ConnectionCounters counters_;
 
   uint32_t payload_ = 0;
+  uint32_t wanted_run_ = 1;  ///< packets of a run, by what waits
   uint32_t good_paths_ = 0;  ///< of the last transmit
   uint8_t last_rx_path_ = 0;
   wire::Backlog backlog_ = wire::Backlog::kNone;

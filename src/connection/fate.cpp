@@ -40,6 +40,13 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   if (highest_ack_counter_ - ack.f.counter <= 4096) sender_.on_limit16(ack.f.stream, ack.f.limit);
   if (outcome.padded_acked > 0) on_padded_acked(now, slot, outcome.padded_acked);
   if (slot.tx.state() != before) after_state_change(slot);
+  if (outcome.newly_acked > 0 && sender_.bytes_waiting() == 0) {
+    const Time sent = now - wire::since_stamp(now, ack.f.stamp);
+    for (uint32_t i = 0; i < tx_paths_; ++i) {
+      path::PathSender& other = paths_[i]->tx;
+      if (i != ack.f.path && other.is_good()) other.hasten_probe(now, sent);  // MR-LOSS-034
+    }
+  }
   if (window_) window_->advance();
   const bool waiting = window_->size() > 0;
   expect_since_ = waiting ? now : kNever;
@@ -53,7 +60,7 @@ void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& o
                                        static_cast<uint32_t>(packet)};
   const congestion::Limits all_limits{packet * 2,
                                       uint64_t{shared_.settings.max_path_window} * tx_paths_,
-                                      static_cast<uint32_t>(packet * std::max(tx_paths_, 1u))};
+                                      static_cast<uint32_t>(packet * 4 * std::max(tx_paths_, 1u))};
   congestion::AckInfo info;
   info.now = now;
   info.srtt = slot.tx.srtt();

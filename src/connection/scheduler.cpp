@@ -24,6 +24,7 @@ size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   transmit_probes(now, writer);
   transmit_repairs(now, writer);
   transmit_new(now, writer);
+  wanted_run_ = 1;
   transmit_copies(now, writer);
   window_->advance();
   return writer.used();
@@ -295,6 +296,14 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
   return true;
 }
 
+uint32_t Connection::worthwhile(const PathSlot& slot, uint32_t size) const {
+  // A run that is cut up by acknowledgements costs a system call for every few packets: with much
+  // waiting, a path is used again when there is room for a full run or an eighth of its window.
+  const uint64_t eighth = slot.tx.window().bytes() / 8;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(uint64_t{wanted_run_} * size, std::max<uint64_t>(eighth, size)));
+}
+
 Connection::PathSlot* Connection::choose_path(Time now, uint32_t size, uint32_t not_path) {
   PathSlot* best = nullptr;
   uint64_t best_score = 0;
@@ -306,7 +315,7 @@ Connection::PathSlot* Connection::choose_path(Time now, uint32_t size, uint32_t 
     if (!tx.is_good()) continue;
     ++good_paths_;
     if (tx.id == not_path) continue;
-    if (!tx.has_room(size) || !tx.can_send(now, *this)) continue;
+    if (!tx.has_room(worthwhile(slot, size)) || !tx.can_send(now, *this)) continue;
     // Earliest expected delivery: what is in flight drains at window / RTT.
     const uint64_t score = (uint64_t{tx.in_flight()} + size) *
                            (static_cast<uint64_t>(tx.srtt().ns) + 1) / tx.window().bytes();
@@ -361,23 +370,28 @@ uint32_t Connection::new_packet_budget() const {
   return budget;
 }
 
-uint32_t Connection::run_length(const PathSlot& slot, uint32_t size) const {
+uint32_t Connection::wanted_run() const {
   const Settings& s = shared_.settings;
   const uint64_t waiting = sender_.bytes_waiting() / std::max(payload_, 1u);
   const uint64_t fair = waiting / std::max(good_paths_, 1u);
-  const auto wanted = static_cast<uint32_t>(
+  return static_cast<uint32_t>(
       std::clamp<uint64_t>(fair, std::min(s.min_run, s.max_run), s.max_run));
+}
+
+uint32_t Connection::run_length(const PathSlot& slot, uint32_t size) const {
   const uint64_t window = slot.tx.window().bytes();
   const uint64_t used = slot.tx.in_flight();
   const uint32_t room = window > used ? static_cast<uint32_t>((window - used) / size) : 0;
-  return std::max(1u, std::min({wanted, room, slot.tx.span_room()}));
+  return std::max(1u, std::min({wanted_run_, room, slot.tx.span_room()}));
 }
 
 void Connection::transmit_new(Time now, RunWriter& writer) {
   message::Fragment fragments[kMaxRun];
   if (state_ != ConnectionState::kOpen) return;
   while (!writer.full() && payload_ > 0 && sender_.ready(now)) {
+    wanted_run_ = wanted_run();
     const uint32_t budget = new_packet_budget();
+    if (budget < std::min(wanted_run_, in_flight_packets_ / 16)) return;
     if (budget == 0 || shared_.chunks.available() < 2) {
       if (window_->room(false) == 0) ++counters_.cpsn_stalls;  // MR-CPSN-014
       return;

@@ -261,6 +261,14 @@ void PathSender::probe_soon(Time now) {
   probe_at_ = earlier(probe_at_, now);
 }
 
+void PathSender::hasten_probe(Time now, Time sent) {
+  if (in_flight_packets_ == 0 || probes_waiting_ > 0 || !rtt_known_) return;
+  if (last_sent_at_ > sent + srtt_ / 8) return;
+  const Duration wait = std::max(srtt_ + rttvar_ * 2, nanoseconds(settings_->timer_tick * 2));
+  const Time due = last_sent_at_ + wait;
+  probe_at_ = earlier(probe_at_, due > now ? due : now);
+}
+
 void PathSender::become_validating(Time now) {
   state_ = State::kValidating;
   unanswered_ = 0;

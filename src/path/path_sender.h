@@ -124,6 +124,9 @@ class PathSender {
   void become_suspect(Time now, Listener& listener);
   void become_dead(Time now, Listener& listener);
   void probe_soon(Time now);  ///< a hint arrived, or the program waits for credit
+  /// Another path was acknowledged for a packet sent at `sent`, no earlier than ours: what is
+  /// still out here is overdue sooner than the usual probe time says (MR-LOSS-034).
+  void hasten_probe(Time now, Time sent);
   bool wants_probe() const { return wants_probe_; }
   void probe_not_sent(Time now);
   /// Unanswered probes after which the observed loss alone proves death (MR-HEALTH).
