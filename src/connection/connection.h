@@ -124,6 +124,7 @@ class Connection final : public path::Listener {
   void open_other_paths(Time now);
   PathSlot& add_path();
   void start_pmtu_search(Time now, PathSlot& slot, uint16_t goal, bool verify);
+  void stop_pmtu_search(PathSlot& slot);
   void on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size);
   void on_padded_lost(PathSlot& slot);
   uint16_t pmtu_target(uint8_t plane) const;

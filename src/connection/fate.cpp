@@ -86,7 +86,11 @@ void Connection::on_delivered(uint8_t path, uint32_t seq, const path::SentRecord
     in_flight_bytes_ -= record.size;
     acked_bytes_now_ += record.size;
   }
-  if (record.kind == SentKind::kData && record.size > 1280) paths_[path]->big_losses = 0;
+  if (record.kind == SentKind::kData && record.size > 1280) {
+    PathSlot& slot = *paths_[path];
+    slot.big_losses = 0;
+    if (slot.pmtu_verify) stop_pmtu_search(slot);  // a full packet arrived: the size is right
+  }
   if (!window_->contains(record.cpsn)) return;
   SendEntry& entry = window_->at(record.cpsn);
   if (!was_lost && entry.live > 0) --entry.live;
@@ -135,7 +139,7 @@ void Connection::on_lost(uint8_t path, uint32_t seq, const path::SentRecord& rec
   if (record.kind == SentKind::kPaddedProbe) return on_padded_lost(slot);
   --in_flight_packets_;
   in_flight_bytes_ -= record.size;
-  if (slot.tx.rtt_rising()) congestion_loss_now_ = true;
+  if (slot.tx.loss_means_congestion()) congestion_loss_now_ = true;
   if (record.kind == SentKind::kData && record.size > 1280) note_big_loss(slot);
   if (!window_->contains(record.cpsn)) return;
   SendEntry& entry = window_->at(record.cpsn);
@@ -187,7 +191,7 @@ void Connection::on_control_accepted(uint32_t slot_index) {
 void Connection::note_big_loss(PathSlot& slot) {
   // MR-PMTU-006: full packets vanish although the path lives.
   if (slot.big_losses < 255) ++slot.big_losses;
-  if (slot.big_losses >= 8 && !slot.pmtu_search && slot.tx.pmtu > 1280) {
+  if (slot.big_losses >= 16 && !slot.pmtu_search && slot.tx.pmtu > 1280) {
     start_pmtu_search(current_time_, slot, slot.tx.pmtu, true);
   }
 }

@@ -82,6 +82,11 @@ void Connection::start_pmtu_search(Time now, PathSlot& slot, uint16_t goal, bool
   slot.pmtu_at = slot.pmtu_due ? now : kNever;
 }
 
+void Connection::stop_pmtu_search(PathSlot& slot) {
+  slot.pmtu_search = slot.pmtu_verify = slot.pmtu_due = false;
+  slot.pmtu_at = kNever;
+}
+
 void Connection::on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size) {
   const bool fell = slot.pmtu_verify && ip_size < slot.tx.pmtu;
   if (slot.tx.pmtu < ip_size || fell) {
@@ -110,7 +115,8 @@ void Connection::on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size) {
 void Connection::on_padded_lost(PathSlot& slot) {
   if (!slot.pmtu_search) return;
   slot.pmtu_due = slot.tx.state() == path::State::kGood;
-  if (++slot.pmtu_tries < kTries) return;
+  // Where much is lost anyway, three lost probes prove nothing.
+  if (++slot.pmtu_tries < std::max(kTries, slot.tx.verdict_count() / 2)) return;
   slot.pmtu_tries = 0;
   const uint16_t lower = next_lower(slot.tx.plane, slot.pmtu_goal);
   if (slot.pmtu_verify || lower > slot.tx.pmtu) {

@@ -283,6 +283,7 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
     paths_[entry.lost_path]->tx.on_resent(now, entry.lost_seq);
     entry.lost_path = kNoList;
   }
+  if (entry.sent && sender_.bytes_waiting() == 0) slot.tx.hasten_probe(now, now);
   if (!copy) {  // a copy never takes the place of its original (MR-PATH-013)
     entry.repaired = entry.sent;
     entry.sent = true;
@@ -316,9 +317,10 @@ Connection::PathSlot* Connection::choose_path(Time now, uint32_t size, uint32_t 
     ++good_paths_;
     if (tx.id == not_path) continue;
     if (!tx.has_room(worthwhile(slot, size)) || !tx.can_send(now, *this)) continue;
-    // Earliest expected delivery: what is in flight drains at window / RTT.
-    const uint64_t score = (uint64_t{tx.in_flight()} + size) *
-                           (static_cast<uint64_t>(tx.srtt().ns) + 1) / tx.window().bytes();
+    // Earliest expected delivery: what is in flight drains at window / RTT. An idle path comes
+    // first, or one that starts again with a small window would never grow.
+    const uint64_t score = uint64_t{tx.in_flight()} * (static_cast<uint64_t>(tx.srtt().ns) + 1) /
+                           tx.window().bytes();
     if (best == nullptr || score < best_score) {
       best = &slot;
       best_score = score;

@@ -156,6 +156,7 @@ void PathSender::sample_rtt(Time now, const wire::AckPacket& ack) {
   }
   const Duration rtt = wire::since_stamp(now, ack.f.stamp) - wire::decode_delay(ack.f.delay);
   if (rtt.ns <= 0 || rtt > kSampleLimit) return;
+  latest_rtt_ = rtt;
   if (!rtt_known_) {
     rtt_known_ = true;
     srtt_ = min_rtt_ = max_rtt_ = rtt;

@@ -220,9 +220,12 @@ Duration PathSender::probe_timeout() const {
   return std::max(by_rtt, nanoseconds(settings_->timer_tick * 2));  // MR-LOSS-030
 }
 
-bool PathSender::rtt_rising() const {
-  return rtt_known_ && !marks_seen_ && srtt_ > min_rtt_ * 2 &&
-         (srtt_ - min_rtt_).ns > settings_->rtt_noise;
+bool PathSender::loss_means_congestion() const {
+  // MR-CC-009: beyond this no random loss is plausible; short queues that never mark drop like so.
+  if (loss_q16_ > 65536 * 2 / 5) return true;
+  // MR-CC-005
+  return rtt_known_ && !marks_seen_ &&
+         srtt_ > min_rtt_ + min_rtt_ / 2 + nanoseconds(settings_->rtt_noise);
 }
 
 uint16_t PathSender::ce_delta(uint16_t count) {
@@ -264,8 +267,11 @@ void PathSender::probe_soon(Time now) {
 void PathSender::hasten_probe(Time now, Time sent) {
   if (in_flight_packets_ == 0 || probes_waiting_ > 0 || !rtt_known_) return;
   if (last_sent_at_ > sent + srtt_ / 8) return;
-  const Duration wait = std::max(srtt_ + rttvar_ * 2, nanoseconds(settings_->timer_tick * 2));
-  const Time due = last_sent_at_ + wait;
+  // The queue that the last sample saw is the one these packets stand in.
+  // With nothing else out, the queue in front of the packet is gone.
+  Duration sample = std::min(latest_rtt_, srtt_ + rttvar_ * 2);
+  if (in_flight_packets_ == 1 && sent == now) sample = min_rtt_ + min_rtt_ / 8;
+  const Time due = last_sent_at_ + sample + sample / 8 + nanoseconds(settings_->timer_tick * 2);
   probe_at_ = earlier(probe_at_, due > now ? due : now);
 }
 

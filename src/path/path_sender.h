@@ -159,7 +159,7 @@ class PathSender {
   Duration reorder_window() const { return reorder_window_; }
   Duration probe_timeout() const;
   uint32_t loss_fraction() const { return loss_q16_; }
-  bool rtt_rising() const;
+  bool loss_means_congestion() const;
   congestion::Window& window() { return window_; }
   const congestion::Window& window() const { return window_; }
   bool has_outstanding() const { return in_flight_packets_ > 0; }
@@ -218,6 +218,7 @@ class PathSender {
   uint32_t dead_probes_ = 0;
   Duration srtt_{};
   Duration rttvar_{};
+  Duration latest_rtt_{};
   Duration min_rtt_{};
   Duration max_rtt_{};
   Duration reorder_window_{};
