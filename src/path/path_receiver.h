@@ -65,10 +65,8 @@ class PathReceiver {
   void slide();
 
   bool open_ = false;
-  bool unacked_ce_ = false;
   bool last_was_ce_ = false;
   uint8_t late_ = 0;
-  uint8_t epoch_ = 0;
   uint16_t ce_count_ = 0;
   uint16_t pending_ = 0;
   uint32_t base_ = 0;
