@@ -291,6 +291,7 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
     entry.seq = seq;
   }
   ++entry.live;
+  if (in_flight_packets_ == 0) progress_at_ = now;  // the backstop's clock starts with the work
   ++in_flight_packets_;
   in_flight_bytes_ += static_cast<uint16_t>(size);
   if (expect_since_ == kNever) expect_since_ = now;

@@ -450,7 +450,7 @@ TEST(PathAck, ARisingRttCountsOnlyAboveTheNoiseAndWithoutMarks) {
       r.tx.on_ack(r.now, ack, r);
     }
     if (marks) r.tx.ce_delta(1);
-    return r.tx.rtt_rising();
+    return r.tx.loss_means_congestion();
   };
   EXPECT_FALSE(rising(kRtt, false));
   EXPECT_FALSE(rising(kRtt * 2, false));  // within the noise

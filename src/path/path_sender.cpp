@@ -248,14 +248,16 @@ uint32_t PathSender::verdict_count() const {
 }
 
 bool PathSender::change_port(Time now, uint16_t new_port) {
-  if (now - epoch_changed_at_ < srtt_) return false;  // MR-LOSS-004
+  // MR-LOSS-004: once a round trip, and not before the epoch before is drained.
+  if (now - epoch_changed_at_ < srtt_ || (drain_at_ != kNever && now < drain_at_)) return false;
   port = new_port;
   epoch_ = (epoch_ + 1) & 15;
   epoch_changed_at_ = now;
   prev_start_ = epoch_start_;
   high_old_ = high_;
   epoch_start_ = high_ = next_seq_;
-  drain_at_ = now + max_rtt_ + max_rtt_ / 4;
+  // The last samples are an RTT old: a queue that grows on the old port may double what they saw.
+  drain_at_ = now + max_rtt_ * 2 + nanoseconds(settings_->ack_delay);
   return true;
 }
 
