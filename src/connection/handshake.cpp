@@ -7,8 +7,6 @@
 namespace metaroce::connection {
 namespace {
 
-constexpr int kMaxHelloDoublings = 4;  // MR-CONN-005: to 16 times the first interval
-
 bool is_wildcard(const SocketAddress& a) {
   return std::all_of(a.bytes.begin(), a.bytes.end(), [](uint8_t b) { return b == 0; });
 }

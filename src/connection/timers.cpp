@@ -30,7 +30,7 @@ void Connection::setup_timers(Time now) {
   if (now < setup_at_) return;
   if (state_ == ConnectionState::kHelloSent) {
     hello_due_ = true;
-    const int doublings = std::min<int>(hello_count_, 4);
+    const int doublings = std::min<int>(hello_count_, 4);  // MR-CONN-005: to 16 times the first
     setup_at_ = now + nanoseconds(shared_.settings.hello_interval) * (1ll << doublings);
   } else if (state_ == ConnectionState::kAccepting) {
     accept_due_ = true;
