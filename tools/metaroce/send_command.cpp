@@ -233,7 +233,7 @@ int run_send(const SendOptions& options) {
   if (!options.common.series.empty()) {
     written &= write_series(options.common.series, connected.transports);
   }
-  if (signal_received() != nullptr) return kExitInterrupted;
+  if (signal_received() != nullptr && !result.complete) return kExitInterrupted;
   return result.complete && written ? kExitOk : kExitFailed;
 }
 

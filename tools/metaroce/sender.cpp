@@ -215,10 +215,11 @@ void Sender::handle_event(size_t index, Event& event) {
         const std::lock_guard lock(mutex_);
         free_buffers_.push_back(static_cast<uint32_t>(event.id));
         reader_wakes_.notify_one();
-      } else if (event.status != Status::kFlushed) {
-        // A flushed write says nothing of its own; the end of the link that caused it does.
+      } else if (event.status == Status::kAccess || event.status == Status::kLength ||
+                 event.status == Status::kInvalid || event.status == Status::kUnsupported) {
         fail(std::string("a write to the receiver failed: ") + metaroce::to_string(event.status));
       }
+      // Any other status is the end of the link, and its event says who and why.
       break;
   }
 }
