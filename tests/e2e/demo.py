@@ -71,7 +71,7 @@ def bytes_at(rows, when):
 
 
 def recovery_ms(rows, dark_ns, begin_ns, end_ns):
-    """First drop until goodput over 20 ms is back at 0.95 (n-1)/n of the goodput before, or None."""
+    """First drop until goodput over 20 ms is back at 0.95 (n-1)/n of that before, or None."""
     start = max(begin_ns, dark_ns - 300_000_000)
     before = (bytes_at(rows, dark_ns) - bytes_at(rows, start)) / (dark_ns - start)
     bar = 0.95 * (PLANES - 1) / PLANES * before * WINDOW_NS

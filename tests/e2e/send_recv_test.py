@@ -165,7 +165,8 @@ class SendRecv(unittest.TestCase):
         """A sender whose standard input never ends; returns when its file is being written."""
         sender = start_send(receiver.address, "-", stdin=subprocess.PIPE)
         self.addCleanup(lambda: (sender.poll() is None and sender.kill(), sender.wait(),
-                                 sender.stdin.close(), sender.stdout.close(), sender.stderr.close()))
+                                 sender.stdin.close(), sender.stdout.close(),
+                                 sender.stderr.close()))
         while not any(p.stat().st_size > 0 for p in self.folders.leftovers()):
             if sender.poll() is not None:
                 self.fail(sender.stderr.read())
@@ -193,7 +194,8 @@ class SendRecv(unittest.TestCase):
             sender.kill()
             self.assertEqual(receiver.wait(), 1)
             # By ICMP at once, or after the death timeout where no ICMP comes.
-            self.assertRegex(receiver.text, r"127\.0\.0\.1:\d+ \(UDP\) (is gone|stopped answering)")
+            self.assertRegex(receiver.text,
+                             r"127\.0\.0\.1:\d+ \(UDP\) (is gone|stopped answering)")
         self.assertEqual(list(self.target.iterdir()), [])
 
     def test_interrupted_sides_tell_each_other(self):

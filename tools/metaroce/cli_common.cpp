@@ -191,7 +191,8 @@ void Progress::update(Time now, uint64_t bytes, uint64_t total) {
   }
   const Duration since = now - last_;
   if (since < (terminal_ ? milliseconds(200) : seconds(2))) return;
-  const double rate = static_cast<double>(bytes - last_bytes_) * 1e9 / static_cast<double>(since.ns);
+  const double rate =
+      static_cast<double>(bytes - last_bytes_) * 1e9 / static_cast<double>(since.ns);
   std::string line = human_bytes(bytes);
   if (total != kUnknownSize && total != 0) {
     line += fmt::format(" of {} ({:.0f} %)", human_bytes(total),

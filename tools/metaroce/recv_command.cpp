@@ -180,7 +180,9 @@ int run_recv(const RecvOptions& options) {
   arm_signals();
   if (!options.common.quiet) {
     std::string ports;
-    if (transports.size() > 1) ports = fmt::format(" and the {} ports above", transports.size() - 1);
+    if (transports.size() > 1) {
+      ports = fmt::format(" and the {} ports above", transports.size() - 1);
+    }
     say("metaroce recv: listening on " + join_addresses(transports[0]->endpoint().local()) + ports +
         " (UDP), files go to " + options.folder);
   }
