@@ -87,6 +87,8 @@ class Connection final : public path::Listener {
     bool pmtu_search = false;
     bool pmtu_verify = false;   ///< the size in use is in doubt
     bool pmtu_due = false;      ///< send a padded probe now
+    uint32_t last_padding = 0;  ///< of the last probe, which may have to be repeated
+    std::array<std::byte, wire::kProbeBytes> last_probe{};
     Time pmtu_at = kNever;
   };
 
@@ -105,7 +107,7 @@ class Connection final : public path::Listener {
   void on_control_accepted(uint32_t slot);
   void note_big_loss(PathSlot& slot);
   void apply_marks(Time now, PathSlot& slot, const path::AckOutcome& outcome, uint16_t ce,
-                   uint64_t acked_bytes, bool limited);
+                   bool limited, bool all_limited);
 
   // set-up
   void create_tables(uint32_t peer_cpsn);
@@ -161,6 +163,7 @@ class Connection final : public path::Listener {
   void transmit_copies(Time now, RunWriter& writer);
   bool drain_list(Time now, RunWriter& writer, RepairList& repair, PathSlot* path);
   bool send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_t ip_size, uint16_t stream);
+  void repeat_probe(Time now, RunWriter& writer, PathSlot& slot);
   void probe_path(Time now, RunWriter& writer, PathSlot& slot);
   void send_ack(Time now, RunWriter& writer, PathSlot& slot);
   bool send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_t cpsn, SendEntry& entry,

@@ -23,7 +23,9 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   acked_bytes_now_ = 0;
   congestion_loss_now_ = false;
   newest_refused_ = ack.f.base + static_cast<uint32_t>(std::max(ack.refused.last_from(0), 0));
+  // Before the ACK frees anything: was the window in use? (MR-CC-006)
   const bool limited = slot.tx.in_flight() * 2 >= slot.tx.window().bytes();
+  const bool all_limited = in_flight_bytes_ * 2 >= congestion_.bytes();
   const auto before = slot.tx.state();
   const path::AckOutcome outcome = slot.tx.on_ack(now, ack, *this);
   current_ack_ = nullptr;
@@ -33,7 +35,7 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   verdict_at_ = kNever;
   if (outcome.newer) {
     const uint16_t ce = slot.tx.ce_delta(ack.f.ce_count);
-    apply_marks(now, slot, outcome, ce, acked_bytes_now_, limited);
+    apply_marks(now, slot, outcome, ce, limited, all_limited);
   }
   // MR-ACK-032: limits from ACKs that are far behind say nothing.
   if (seq_gt(ack.f.counter, highest_ack_counter_)) highest_ack_counter_ = ack.f.counter;
@@ -53,7 +55,7 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
 }
 
 void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& outcome,
-                             uint16_t ce, uint64_t acked_bytes, bool limited) {
+                             uint16_t ce, bool limited, bool all_limited) {
   if (outcome.newly_acked == 0 && ce == 0) return;
   const uint64_t packet = payload_ + 64;
   const congestion::Limits path_limits{packet, shared_.settings.max_path_window,
@@ -65,11 +67,11 @@ void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& o
   info.now = now;
   info.srtt = slot.tx.srtt();
   info.packets = std::max(outcome.newly_acked, uint32_t{ce});
-  info.bytes = acked_bytes;
+  info.bytes = acked_bytes_now_;
   info.marked = ce;
   info.limited = limited;
   slot.tx.window().on_ack(info, path_limits);  // MR-CC-002
-  info.limited = in_flight_bytes_ * 2 >= congestion_.bytes();
+  info.limited = all_limited;
   congestion_.on_ack(info, all_limits);
   if (ce > 0) marked_at_ = now;
   if (congestion_loss_now_) {  // MR-CC-005

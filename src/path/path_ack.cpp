@@ -21,7 +21,9 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
   AckOutcome out;
   const uint32_t base = ack.f.base;
   const uint32_t top = base + static_cast<uint32_t>(ack.map.last_from(0) + 1);
-  if (seq_gt(base, next_seq_) || seq_gt(top, next_seq_)) {  // MR-PATH-032
+  // MR-PATH-032, MR-PATH-033; the lower bound follows at a distance, so that it never wraps.
+  if (next_seq_ - start_ > 1u << 30) start_ = next_seq_ - (1u << 29);
+  if (seq_gt(base, next_seq_) || seq_gt(top, next_seq_) || seq_lt(base, start_)) {
     out.valid = false;
     return out;
   }
@@ -29,7 +31,14 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
   out.newer = !ack_seen_ || seq_gt(ack.f.counter, ack_counter_);
   if (out.newer) ack_counter_ = ack.f.counter;
   ack_seen_ = true;
-  peer_base_ = seq_max(peer_base_, base);
+  if (seq_gt(base, peer_base_)) {
+    peer_base_ = base;
+    probe_repeated_ = false;
+  }
+  // What lies below the lowest unresolved is of no interest and must not wrap around.
+  for (uint32_t* mark : {&epoch_start_, &prev_start_, &high_, &high_old_}) {
+    *mark = seq_max(*mark, una_);
+  }
 
   if (una_ != next_seq_ && window_index_ != Slab<SentWindow>::kNone) {
     SentWindow& w = window_records();
@@ -49,8 +58,8 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
   }
   match_probes(now, base, ack.map, out);
   if (out.newer) {
-    if (out.answered) sample_rtt(now, ack);
-    note_late_count(ack.f.status & 0x0F, out);
+    if (out.fresh && !probe_repeated_) sample_rtt(now, ack);
+    note_late_count(now, ack.f.status & 0x0F, out);
   }
   if (out.answered) on_alive(now, out);
   if (out.answered) {
@@ -82,6 +91,7 @@ void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refus
       if (r.kind != SentKind::kPaddedProbe) note_loss_sample(false);
     }
     note_arrived(seq, r.epoch);
+    out.fresh |= since(now, r.sent) < kSampleLimit;
     ++out.newly_acked;
     ++counters.acked;
     if (r.kind == SentKind::kPaddedProbe) {
@@ -98,16 +108,17 @@ void PathSender::note_arrived(uint32_t seq, uint8_t epoch) {
   high = seq_max(high, seq + 1);
 }
 
-void PathSender::match_probes(Time, uint32_t base, const Bitmap256& map, AckOutcome& out) {
+void PathSender::match_probes(Time now, uint32_t base, const Bitmap256& map, AckOutcome& out) {
   if (probes_waiting_ == 0) return;
   for (Probe& p : probes_) {
     if (!p.waiting) continue;
     const uint32_t above = p.seq - base;
     const bool covered = seq_lt(p.seq, base) || (above < kMapBits && map.test(above));
     if (!covered) continue;
-    p.waiting = false;
+    p.waiting = false;  // MR-LOSS-032
     p.answered = true;
     --probes_waiting_;
+    out.fresh |= since(now, p.sent) < kSampleLimit;
     note_arrived(p.seq, p.epoch);  // what is missing below an answered probe is a gap
     out.answered = true;
   }
@@ -148,12 +159,9 @@ void PathSender::arm_probe(Time now) {
 }
 
 void PathSender::sample_rtt(Time now, const wire::AckPacket& ack) {
-  if (ack.f.delay == wire::kDelaySaturated) return;
   // MR-LOSS-040: stamps wrap after 1.07 s; only samples that cannot be ambiguous count.
-  if (una_ != next_seq_ && window_index_ != Slab<SentWindow>::kNone) {
-    const SentWindow& w = window_records();
-    if (w.outstanding.test(una_) && since(now, w.records[una_ & 255].sent) > kSampleLimit) return;
-  }
+  if (ack.f.delay == wire::kDelaySaturated) return;
+  // MR-LOSS-041
   const Duration rtt = wire::since_stamp(now, ack.f.stamp) - wire::decode_delay(ack.f.delay);
   if (rtt.ns <= 0 || rtt > kSampleLimit) return;
   latest_rtt_ = rtt;
@@ -183,19 +191,23 @@ void PathSender::note_lateness(Time now, uint32_t gap_ticks, bool was_lost) {
   if (was_lost || late * 2 > reorder_window_) reorder_decay_at_ = now + srtt_ * 16;
 }
 
-void PathSender::note_late_count(uint8_t count, const AckOutcome& out) {
+void PathSender::note_late_count(Time now, uint8_t count, const AckOutcome& out) {
   const uint8_t delta = (count - late_count_) & 0x0F;
   late_count_ = count;
   if (delta == 0 || out.spurious > 0) return;
   counters.spurious += delta;
+  // MR-LOSS-007
   reorder_window_ = std::min(srtt_ * 2, std::max(reorder_window_ * 2, srtt_ / 4));
+  reorder_decay_at_ = now + srtt_ * 16;
 }
 
 void PathSender::find_gaps(Time now, Listener& listener) {
   if (window_index_ == Slab<SentWindow>::kNone) return;
   SentWindow& w = window_records();
-  // MR-LOSS-001: missing below an acknowledged packet of the same epoch.
-  const uint32_t from = seq_max(una_, epoch_start_);
+  // MR-LOSS-001: missing below an acknowledged packet of the same epoch. MR-LOSS-002: of any epoch
+  // once the drain timer of the last change ended.
+  const bool drained = drain_at_ == kNever && seq_gt(high_, epoch_start_);
+  const uint32_t from = drained ? una_ : seq_max(una_, epoch_start_);
   Bitmap256 below;
   if (seq_gt(high_, from)) below = Bitmap256::range(from, high_ - from);
   const uint32_t old_from = seq_max(una_, prev_start_);
@@ -219,7 +231,7 @@ void PathSender::judge_gaps(Time now, Listener& listener) {
   open.for_each_from(una, [&](uint32_t i) {
     const Duration waited = since(now, w.records[i].gap);
     if (reorder_window_.ns == 0 || waited >= reorder_window_) {
-      mark_lost(una + ((i - una) & 255), listener);
+      mark_lost(una + ((i - una) & 255), listener, true);
     } else {
       gap_deadline_ = earlier(gap_deadline_, now + (reorder_window_ - waited) + nanoseconds(64));
     }
@@ -233,14 +245,14 @@ void PathSender::drain_old_epochs(Time, Listener& listener) {
   const uint32_t una = una_;
   const Bitmap256 old =
       window_records().outstanding & Bitmap256::range(una, epoch_start_ - una);
-  old.for_each_from(una, [&](uint32_t i) { mark_lost(una + ((i - una) & 255), listener); });
+  old.for_each_from(una, [&](uint32_t i) { mark_lost(una + ((i - una) & 255), listener, true); });
 }
 
 TimerOutcome PathSender::on_timer(Time now, Listener& listener) {
   TimerOutcome out;
   if (now >= gap_deadline_) judge_gaps(now, listener);
   if (now >= drain_at_) drain_old_epochs(now, listener);
-  if (now >= reorder_decay_at_) {
+  if (now >= reorder_decay_at_) {  // MR-LOSS-008
     reorder_window_ = reorder_window_ / 2;
     if (reorder_window_ < srtt_ / 64) reorder_window_ = {};
     reorder_decay_at_ = reorder_window_.ns > 0 ? now + srtt_ * 16 : kNever;

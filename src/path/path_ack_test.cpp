@@ -167,7 +167,7 @@ TEST(PathAck, AnotherEpochShowsNoGapBeforeTheDrainTimerEnded) {
   r.now = changed + kRtt;
   r.tx.on_timer(r.now, r);
   EXPECT_TRUE(r.lost.empty());
-  r.now = changed + kRtt * 2;
+  r.now = changed + kRtt * 4;
   r.tx.on_timer(r.now, r);
   EXPECT_EQ(r.lost.size(), 2u);
 }
@@ -186,7 +186,7 @@ TEST(PathAck, AnOldEpochIsJudgedByLaterOnesAfterTheDrainTimer) {
   Rig r;
   r.send_many(2);
   ASSERT_TRUE(r.tx.change_port(r.now, 41000));
-  r.now = r.now + kRtt * 2;
+  r.now = r.now + kRtt * 4;
   r.tx.on_timer(r.now, r);  // nothing of the new epoch is known yet
   EXPECT_TRUE(r.lost.empty());
   r.send_many(1);
@@ -243,20 +243,31 @@ TEST(PathAck, TheFirstSampleReplacesTheGuess) {
 
 TEST(PathAck, NoSampleWhenItCouldBeAmbiguous) {
   MR_COVERS("MR-LOSS-040");
-  const auto takes_sample = [](Duration age, uint8_t delay, Duration echo) {
+  const auto takes_sample = [](Duration age, uint8_t delay) {
     Rig r;
     r.send_many(2);
     r.now = r.now + age;
     wire::AckPacket ack = r.ack_packet(2, {});
     ack.f.delay = delay;
-    ack.f.stamp = wire::stamp_of(r.now - echo);
     r.tx.on_ack(r.now, ack, r);
     return r.tx.rtt_known();
   };
-  EXPECT_TRUE(takes_sample(microseconds(90), 0, microseconds(90)));
-  EXPECT_FALSE(takes_sample(microseconds(90), wire::kDelaySaturated, microseconds(90)));
-  EXPECT_FALSE(takes_sample(milliseconds(501), 0, microseconds(90)));
-  EXPECT_FALSE(takes_sample(microseconds(90), 0, microseconds(200)));  // older than what is out
+  EXPECT_TRUE(takes_sample(microseconds(90), 0));
+  EXPECT_FALSE(takes_sample(microseconds(90), wire::kDelaySaturated));
+  EXPECT_FALSE(takes_sample(milliseconds(501), 0));
+}
+
+TEST(PathAck, AnRttAboveTheProbeIntervalIsLearned) {
+  MR_COVERS("MR-LOSS-040");
+  Rig r;
+  r.send();
+  const Time sent = r.now;
+  r.probes_until(sent + milliseconds(20));
+  ASSERT_EQ(r.tx.state(), State::kSuspect);
+  wire::AckPacket ack = r.ack_packet(1, {});
+  ack.f.stamp = wire::stamp_of(sent);
+  EXPECT_TRUE(r.tx.on_ack(r.now, ack, r).recovered);
+  EXPECT_NEAR(static_cast<double>(r.tx.srtt().ns), 20e6, 200.0);
 }
 
 TEST(PathAck, AProbeGoesOutAfterT) {
@@ -327,6 +338,35 @@ TEST(PathAck, AnyAckThatCoversAProbeAnswersIt) {
     EXPECT_TRUE(out.recovered);
     EXPECT_EQ(r.tx.state(), State::kGood);
   }
+}
+
+TEST(PathAck, AtTheReachTheLastProbeIsRepeatedUntilTheBaseMoves) {
+  MR_COVERS("MR-PATH-031");
+  Rig r;
+  r.send();
+  while (!r.tx.must_repeat_probe()) {
+    r.decided.insert(r.next_cpsn - 1);
+    ASSERT_TRUE(r.tx.can_probe(r.now, r));
+    r.next_probe();
+  }
+  EXPECT_EQ(r.tx.state(), State::kSuspect);
+  const uint32_t next = r.tx.next_seq();
+  EXPECT_EQ(next, kStart + kReach - 1);
+  for (int i = 0; i < 12; ++i) {
+    while (!r.tx.wants_probe()) {
+      ASSERT_NE(r.tx.deadline(), kNever);
+      r.now = r.tx.deadline();
+      r.tx.on_timer(r.now, r);
+    }
+    EXPECT_FALSE(r.tx.can_probe(r.now, r));
+    r.tx.on_probe_repeated(r.now);
+    EXPECT_EQ(r.tx.next_seq(), next);
+  }
+  EXPECT_FALSE(r.tx.rtt_known());
+  wire::AckPacket ack = r.ack_packet(kReach - 1, {});
+  EXPECT_TRUE(r.tx.on_ack(r.now, ack, r).recovered);
+  EXPECT_FALSE(r.tx.must_repeat_probe());
+  EXPECT_TRUE(r.tx.can_send(r.now, r));
 }
 
 TEST(PathAck, AnAnsweredProbeShowsTheGapBelowIt) {

@@ -31,7 +31,7 @@ void PathSender::open(uint8_t path_id, uint8_t path_plane, uint32_t start_seq, u
   plane = path_plane;
   port = source_port;
   state_ = state;
-  next_seq_ = una_ = peer_base_ = start_seq;
+  start_ = next_seq_ = una_ = peer_base_ = start_seq;  // MR-PATH-003
   epoch_start_ = prev_start_ = high_ = high_old_ = start_seq;
   srtt_ = rtt_guess;
   rttvar_ = rtt_guess / 2;
@@ -61,8 +61,9 @@ void PathSender::advance(Time now, Listener& listener) {
   while (una_ != next_seq_) {
     if (w.outstanding.test(una_)) return;
     if (w.lost.test(una_)) {
-      // MR-PATH-011, MR-PATH-014: resolved when its CPSN's fate is known, or when it was sent again long enough
-      // ago that a late arrival is no longer to be expected; sooner when the span gets short.
+      // MR-PATH-011, MR-PATH-014: resolved when its CPSN's fate is known, or when it was sent again
+      // long enough ago that a late arrival is no longer to be expected; sooner when the span gets
+      // short (MR-PATH-012).
       const SentRecord& r = w.records[una_ & 255];
       const bool old = w.resent.test(una_) && (since(now, r.resent) >= reorder_window_ + srtt_ ||
                                                next_seq_ - una_ > kMapBits * 3 / 4);
@@ -128,8 +129,29 @@ uint32_t PathSender::on_probe_sent(Time now, uint16_t ip_size) {
   Probe& slot = probes_[probe_slot_];
   probe_slot_ = (probe_slot_ + 1) & 7;
   if (slot.waiting) --probes_waiting_;
-  slot = Probe{seq, epoch_, true, false};
+  slot = Probe{seq, ticks(now), epoch_, true, false};
   ++probes_waiting_;
+  arm_next_probe(now);
+  return seq;
+}
+
+void PathSender::on_probe_repeated(Time now) {
+  // MR-PATH-031: the last sequence below the reach is a probe's, since data stays below it.
+  const uint32_t seq = next_seq_ - 1;
+  probe_repeated_ = true;
+  const auto known = std::find_if(std::begin(probes_), std::end(probes_), [seq](const Probe& p) {
+    return p.seq == seq && p.waiting;
+  });
+  if (known == std::end(probes_)) {
+    Probe& slot = probes_[probe_slot_];
+    probe_slot_ = (probe_slot_ + 1) & 7;
+    if (!slot.waiting) ++probes_waiting_;
+    slot = Probe{seq, ticks(now), epoch_, true, false};
+  }
+  arm_next_probe(now);
+}
+
+void PathSender::arm_next_probe(Time now) {
   wants_probe_ = false;
   if (state_ == State::kDead) {
     // MR-HEALTH-008: eight quick ones show a path that was wrongly declared dead, then seldom.
@@ -142,7 +164,6 @@ uint32_t PathSender::on_probe_sent(Time now, uint16_t ip_size) {
     // MR-LOSS-031: T, then 2 T, then every 4 T.
     probe_at_ = now + probe_timeout() * (1ll << std::min(unanswered_, 2u));
   }
-  return seq;
 }
 
 void PathSender::expire_padded(Listener& listener) {
@@ -151,7 +172,7 @@ void PathSender::expire_padded(Listener& listener) {
   const Bitmap256 all = window_records().outstanding;
   all.for_each_from(una, [&](uint32_t i) {
     if (window_records().records[i].kind == SentKind::kPaddedProbe) {
-      mark_lost(una + ((i - una) & 255), listener);
+      mark_lost(una + ((i - una) & 255), listener, false);
     }
   });
 }
@@ -174,7 +195,7 @@ bool PathSender::take_lowest(Listener& listener, uint32_t& cpsn) {
   if (next_seq_ - una_ < kMapBits || window_index_ == Slab<SentWindow>::kNone) return false;
   SentWindow& w = window_records();
   const SentRecord r = w.records[una_ & 255];
-  if (w.outstanding.test(una_)) mark_lost(una_, listener);
+  if (w.outstanding.test(una_)) mark_lost(una_, listener, false);
   w.lost.clear(una_);
   w.gap.clear(una_);
   w.resent.clear(una_);
@@ -183,7 +204,7 @@ bool PathSender::take_lowest(Listener& listener, uint32_t& cpsn) {
   return r.kind != SentKind::kPaddedProbe;
 }
 
-void PathSender::mark_lost(uint32_t seq, Listener& listener) {
+void PathSender::mark_lost(uint32_t seq, Listener& listener, bool by_gap) {
   SentWindow& w = window_records();
   const SentRecord r = w.records[seq & 255];
   w.outstanding.clear(seq);
@@ -195,7 +216,7 @@ void PathSender::mark_lost(uint32_t seq, Listener& listener) {
     w.lost.set(seq);
     w.resent.clear(seq);
     ++counters.lost;
-    note_loss_sample(true);
+    if (by_gap) note_loss_sample(true);  // MR-HEALTH-005: silence is not loss
   }
   listener.on_lost(id, seq, r);
 }
@@ -204,7 +225,7 @@ void PathSender::lose_all(Listener& listener) {
   if (window_index_ == Slab<SentWindow>::kNone) return;
   const uint32_t una = una_;
   const Bitmap256 all = window_records().outstanding;
-  all.for_each_from(una, [&](uint32_t i) { mark_lost(una + ((i - una) & 255), listener); });
+  all.for_each_from(una, [&](uint32_t i) { mark_lost(una + ((i - una) & 255), listener, false); });
 }
 
 void PathSender::note_loss_sample(bool lost) {

@@ -62,6 +62,7 @@ struct AckOutcome {
   bool answered = false;     ///< a probe was answered, or new packets acknowledged
   bool recovered = false;    ///< the path became GOOD by it
   bool newer = false;        ///< not overtaken by a later ACK of this path
+  bool fresh = false;        ///< something sent less than 0.5 s ago is shown for the first time
   uint32_t newly_acked = 0;
   uint32_t spurious = 0;
   uint16_t padded_acked = 0; ///< IP size of a padded probe that arrived, 0 if none
@@ -104,6 +105,10 @@ class PathSender {
   /// one record window must be free, else 0 is used) is tracked like data and told by on_lost or
   /// AckOutcome::padded_acked; outside kValidating it says nothing about the path's health.
   uint32_t on_probe_sent(Time now, uint16_t ip_size);
+  /// True when only the peer's base keeps the path from probing: then its last probe goes out
+  /// again bit for bit, which on_probe_repeated notes (MR-PATH-031).
+  bool must_repeat_probe() const { return seq_ge(next_seq_, peer_base_ + kReach - 1); }
+  void on_probe_repeated(Time now);
   /// Floor delta of the packet with this sequence (MR-PATH: never saturated).
   uint8_t floor_of(uint32_t seq) const { return static_cast<uint8_t>(seq - una_); }
   /// The CPSN of this lost sequence was sent again, or lives on in another copy.
@@ -168,6 +173,7 @@ class PathSender {
  private:
   struct Probe {
     uint32_t seq = 0;
+    uint32_t sent = 0;  // ticks of 64 ns
     uint8_t epoch = 0;
     bool waiting = false;
     bool answered = false;
@@ -176,13 +182,13 @@ class PathSender {
   SentWindow& window_records() { return (*windows_)[window_index_]; }
   bool ensure_window();
   void advance(Time now, Listener& listener);
-  void mark_lost(uint32_t seq, Listener& listener);
+  void mark_lost(uint32_t seq, Listener& listener, bool by_gap);
   void lose_all(Listener& listener);
   void sample_rtt(Time now, const wire::AckPacket& ack);
   void settle(Time now, const Bitmap256& newly, const Bitmap256& refused, Listener& listener,
               AckOutcome& out);
   void note_lateness(Time now, uint32_t gap_ticks, bool was_lost);
-  void note_late_count(uint8_t count, const AckOutcome& out);
+  void note_late_count(Time now, uint8_t count, const AckOutcome& out);
   void find_gaps(Time now, Listener& listener);
   void judge_gaps(Time now, Listener& listener);
   void drain_old_epochs(Time now, Listener& listener);
@@ -191,6 +197,7 @@ class PathSender {
   void note_arrived(uint32_t seq, uint8_t epoch);
   void note_loss_sample(bool lost);
   void arm_probe(Time now);
+  void arm_next_probe(Time now);
 
   const Settings* settings_;
   Slab<SentWindow>* windows_;
@@ -200,9 +207,11 @@ class PathSender {
   bool rtt_known_ = false;
   bool ack_seen_ = false;
   bool marks_seen_ = false;  // this fabric marks: loss needs no second meaning
+  bool probe_repeated_ = false;  // since the peer's base moved last
   uint8_t epoch_ = 0;
   uint8_t late_count_ = 0;
   uint16_t ce_count_ = 0;
+  uint32_t start_ = 0;       // no base of this generation is below it
   uint32_t next_seq_ = 0;
   uint32_t una_ = 0;         // lowest unresolved
   uint32_t peer_base_ = 0;   // highest base the peer has shown

@@ -263,7 +263,7 @@ TEST(PathSender, NoSecondPortChangeBeforeTheDrainTimerEnded) {
   ASSERT_TRUE(r.tx.change_port(r.now, 41000));
   r.now = r.now + kRtt + kRtt / 8;  // an RTT, but less than 1.25
   EXPECT_FALSE(r.tx.change_port(r.now, 42000));
-  r.now = r.now + kRtt / 4;
+  r.now = r.now + kRtt * 3;
   r.tx.on_timer(r.now, r);
   EXPECT_TRUE(r.tx.change_port(r.now, 42000));
 }
