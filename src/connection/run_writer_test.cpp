@@ -48,7 +48,7 @@ TEST(RunWriter, NoMoreThanTheLongestRun) {
   Rig r;
   r.begin(1);
   for (uint32_t i = 0; i < kMaxRun; ++i) {
-    if (i > 0) ASSERT_TRUE(r.w.can_append(1, 100));
+    EXPECT_EQ(r.w.can_append(1, 100), i > 0);
     r.commit(44, 56);
   }
   EXPECT_FALSE(r.w.can_append(1, 100));

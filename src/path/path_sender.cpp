@@ -257,8 +257,9 @@ uint16_t PathSender::ce_delta(uint16_t count) {
 }
 
 uint32_t PathSender::verdict_count() const {
-  // (round-trip loss)^k < 1e-6; a round trip loses about twice what one way does.
-  const uint64_t round_trip = std::min<uint64_t>(uint64_t{loss_q16_} * 2, 58982);
+  // MR-HEALTH-004: q^k < 1e-6, with q the loss of a round trip, at most 0.51.
+  const uint64_t f = loss_q16_;
+  const uint64_t round_trip = std::min<uint64_t>(2 * f - f * f / 65536, 33423);
   uint64_t odds = 1ull << 32;
   uint32_t k = 0;
   while (odds > 4295 && k < 64) {

@@ -228,19 +228,31 @@ TEST(PathSender, VerdictCountFollowsTheLoss) {
       const uint32_t seq = x.send(100);
       const bool lost = (i * percent) % 100 < percent;
       if (lost) {
-        x.tx.become_suspect(x.now, x);
-        x.tx.become_good(false);
         x.decided.insert(x.next_cpsn - 1);
       } else {
-        x.ack(seq + 1 - kStart);
+        x.ack(x.tx.lowest_unresolved() - kStart, {seq - kStart});
       }
     }
     return x.tx.verdict_count();
   };
   EXPECT_EQ(count_at(0), 2u);
   EXPECT_NEAR(count_at(1), 4, 1);
-  EXPECT_NEAR(count_at(10), 9, 2);
-  EXPECT_NEAR(count_at(30), 24, 6);
+  EXPECT_NEAR(count_at(10), 9, 1);
+  EXPECT_NEAR(count_at(25), 17, 3);
+  EXPECT_EQ(count_at(40), 21u);
+}
+
+TEST(PathSender, SilenceIsNotCountedAsLoss) {
+  MR_COVERS("MR-HEALTH-004");
+  Rig r;
+  for (int i = 0; i < 50; ++i) {
+    r.decided.insert(r.next_cpsn);
+    r.send();
+    r.tx.become_suspect(r.now, r);
+    r.tx.become_good(false);
+  }
+  EXPECT_EQ(r.lost.size(), 50u);
+  EXPECT_EQ(r.tx.verdict_count(), 2u);
 }
 
 TEST(PathSender, TheEpochRisesWithThePortAtMostOnceARoundTrip) {

@@ -47,6 +47,7 @@ Settings pair_settings() {
   s.ack_delay = 2'000;
   s.ack_every = 4;
   s.initial_rtt = 10'000;
+  s.pmtu_wait = 200'000;
   s.hello_interval = 100'000;
   s.connect_timeout = 1'000'000'000;
   s.death_timeout = 500'000'000;
