@@ -89,8 +89,6 @@ class Connection final : public path::Listener {
     bool pmtu_due = false;      ///< send a padded probe now
     uint32_t last_padding = 0;  ///< of the last probe, which may have to be repeated
     std::array<std::byte, wire::kProbeBytes> last_probe{};
-    uint32_t last_padding = 0;  ///< of the last probe, which may have to be repeated
-    std::array<std::byte, wire::kProbeBytes> last_probe{};
     Time pmtu_at = kNever;
   };
 
@@ -165,7 +163,6 @@ class Connection final : public path::Listener {
   void transmit_copies(Time now, RunWriter& writer);
   bool drain_list(Time now, RunWriter& writer, RepairList& repair, PathSlot* path);
   bool send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_t ip_size, uint16_t stream);
-  void repeat_probe(Time now, RunWriter& writer, PathSlot& slot);
   void repeat_probe(Time now, RunWriter& writer, PathSlot& slot);
   void probe_path(Time now, RunWriter& writer, PathSlot& slot);
   void send_ack(Time now, RunWriter& writer, PathSlot& slot);

@@ -160,21 +160,10 @@ bool Connection::send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_
   }
   std::copy_n(writer.header(), header, slot.last_probe.begin());
   slot.last_padding = padding;
-  std::copy_n(writer.header(), header, slot.last_probe.begin());
-  slot.last_padding = padding;
   writer.commit(header, nullptr, padding);
   writer.end();
   if (slot.tx.state() != path::State::kDead && expect_since_ == kNever) expect_since_ = now;
   return true;
-}
-
-void Connection::repeat_probe(Time now, RunWriter& writer, PathSlot& slot) {
-  if (writer.full()) return;
-  begin_run(writer, slot, true);
-  slot.tx.on_probe_repeated(now);
-  std::copy(slot.last_probe.begin(), slot.last_probe.end(), writer.header());
-  writer.commit(slot.last_probe.size(), nullptr, slot.last_padding);
-  writer.end();
 }
 
 void Connection::repeat_probe(Time now, RunWriter& writer, PathSlot& slot) {
@@ -192,7 +181,6 @@ void Connection::probe_path(Time now, RunWriter& writer, PathSlot& slot) {
     send_probe(now, writer, slot, validating ? std::max<uint16_t>(slot.pmtu_goal, 576) : 0, 0);
     return;
   }
-  if (slot.tx.must_repeat_probe()) return repeat_probe(now, writer, slot);  // MR-PATH-031
   if (slot.tx.must_repeat_probe()) return repeat_probe(now, writer, slot);  // MR-PATH-031
   // MR-PATH-008: with a full span the lowest unresolved packet goes out again instead.
   uint32_t cpsn = 0;

@@ -115,10 +115,9 @@ void PathSender::match_probes(Time now, uint32_t base, const Bitmap256& map, Ack
     const uint32_t above = p.seq - base;
     const bool covered = seq_lt(p.seq, base) || (above < kMapBits && map.test(above));
     if (!covered) continue;
-    p.waiting = false;  // MR-LOSS-032  // MR-LOSS-032
+    p.waiting = false;  // MR-LOSS-032
     p.answered = true;
     --probes_waiting_;
-    out.fresh |= since(now, p.sent) < kSampleLimit;
     out.fresh |= since(now, p.sent) < kSampleLimit;
     note_arrived(p.seq, p.epoch);  // what is missing below an answered probe is a gap
     out.answered = true;

@@ -63,7 +63,6 @@ struct AckOutcome {
   bool recovered = false;    ///< the path became GOOD by it
   bool newer = false;        ///< not overtaken by a later ACK of this path
   bool fresh = false;        ///< something sent less than 0.5 s ago is shown for the first time
-  bool fresh = false;        ///< something sent less than 0.5 s ago is shown for the first time
   uint32_t newly_acked = 0;
   uint32_t spurious = 0;
   uint16_t padded_acked = 0; ///< IP size of a padded probe that arrived, 0 if none
@@ -106,10 +105,6 @@ class PathSender {
   /// one record window must be free, else 0 is used) is tracked like data and told by on_lost or
   /// AckOutcome::padded_acked; outside kValidating it says nothing about the path's health.
   uint32_t on_probe_sent(Time now, uint16_t ip_size);
-  /// True when only the peer's base keeps the path from probing: then its last probe goes out
-  /// again bit for bit, which on_probe_repeated notes (MR-PATH-031).
-  bool must_repeat_probe() const { return seq_ge(next_seq_, peer_base_ + kReach - 1); }
-  void on_probe_repeated(Time now);
   /// True when only the peer's base keeps the path from probing: then its last probe goes out
   /// again bit for bit, which on_probe_repeated notes (MR-PATH-031).
   bool must_repeat_probe() const { return seq_ge(next_seq_, peer_base_ + kReach - 1); }
@@ -203,7 +198,6 @@ class PathSender {
   void note_loss_sample(bool lost);
   void arm_probe(Time now);
   void arm_next_probe(Time now);
-  void arm_next_probe(Time now);
 
   const Settings* settings_;
   Slab<SentWindow>* windows_;
@@ -214,11 +208,9 @@ class PathSender {
   bool ack_seen_ = false;
   bool marks_seen_ = false;  // this fabric marks: loss needs no second meaning
   bool probe_repeated_ = false;  // since the peer's base moved last
-  bool probe_repeated_ = false;  // since the peer's base moved last
   uint8_t epoch_ = 0;
   uint8_t late_count_ = 0;
   uint16_t ce_count_ = 0;
-  uint32_t start_ = 0;       // no base of this generation is below it
   uint32_t start_ = 0;       // no base of this generation is below it
   uint32_t next_seq_ = 0;
   uint32_t una_ = 0;         // lowest unresolved
