@@ -158,21 +158,25 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
     return;
   }
   if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) return;
-  // MR-HEALTH-014: it proves nothing; probe now, and wait less long for an answer.
-  for (uint32_t i = 0; i < tx_paths_; ++i) paths_[i]->tx.probe_soon(now);
-  if (verdict_at_ == kNever) {
-    Duration longest{};
-    for (uint32_t i = 0; i < tx_paths_; ++i) {
-      longest = std::max(longest, paths_[i]->tx.probe_timeout());
-    }
-    verdict_at_ = now + std::max(longest * 7, milliseconds(20));
-    verdict_status_ = status;
+  // MR-HEALTH-014: it proves nothing; probe now, and wait less long for an answer. Once: every
+  // probe may bring the next hint.
+  if (verdict_at_ != kNever) return;
+  Duration longest{};
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    paths_[i]->tx.probe_soon(now);
+    longest = std::max(longest, paths_[i]->tx.probe_timeout());
   }
+  verdict_at_ = now + std::max(longest * 7, milliseconds(20));
+  verdict_status_ = status;
 }
 
 void Connection::on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet) {
   // MR-CONN-022: only if it echoes an id and a sequence that we use.
   if (packet.word1 != peer_id_) return;
+  const bool ours = std::any_of(paths_.begin(), paths_.end(), [&](const auto& slot) {
+    return slot->tx.sent_lately(now, packet.word2);
+  });
+  if (!ours) return;
   on_network_hint(now, 0xFF, NetworkHint::kPortUnreachable, 0);
   verdict_status_ = Status::kPeerFailed;
 }

@@ -17,7 +17,7 @@ namespace {
 
 // A HELLO flood must not fill the table; COOKIE takes over beyond it (MR-CONN-007).
 constexpr uint32_t kMaxHalfOpen = 64;
-constexpr Duration kUnknownInterval = milliseconds(1);
+constexpr Duration kUnknownInterval = milliseconds(10);  // MR-CONN-021: at most 100 a second
 
 }  // namespace
 

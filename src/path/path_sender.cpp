@@ -104,7 +104,7 @@ uint32_t PathSender::on_sent(Time now, uint32_t cpsn, uint16_t size, SentKind ki
   in_flight_ += size;
   ++in_flight_packets_;
   ++counters.tx_packets;
-  last_sent_at_ = now;
+  last_sent_at_ = used_at_ = now;
   // MR-LOSS-030: T after the oldest outstanding packet, and after each ACK with news (arm_probe).
   if (probe_at_ == kNever && probes_waiting_ == 0) probe_at_ = now + probe_timeout();
   return seq;
@@ -112,6 +112,7 @@ uint32_t PathSender::on_sent(Time now, uint32_t cpsn, uint16_t size, SentKind ki
 
 uint32_t PathSender::on_probe_sent(Time now, uint16_t ip_size) {
   const uint32_t seq = next_seq_++;
+  used_at_ = now;
   ++counters.tx_probes;
   ++counters.tx_packets;
   if (ip_size > 0 && ensure_window()) {

@@ -152,6 +152,10 @@ class PathSender {
 
   State state() const { return state_; }
   bool is_good() const { return state_ == State::kGood; }
+  /// This sequence is among the newest that were sent, and something was sent in the last 2 s.
+  bool sent_lately(Time now, uint32_t seq) const {
+    return next_seq_ - 1 - seq < kReach && seq_ge(seq, start_) && now - used_at_ <= seconds(2);
+  }
   uint8_t epoch() const { return epoch_; }
   uint32_t next_seq() const { return next_seq_; }
   uint32_t lowest_unresolved() const { return una_; }
@@ -239,6 +243,7 @@ class PathSender {
   Time min_rtt_at_{0};
   Time probe_at_ = kNever;
   Time last_sent_at_{0};
+  Time used_at_{0};  // probes included
   Time answered_at_{0};
   Time first_unanswered_at_ = kNever;
   Probe probes_[8];
