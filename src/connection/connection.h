@@ -113,6 +113,7 @@ class Connection final : public path::Listener {
   void create_tables(uint32_t peer_cpsn);
   void become_open(Time now, ConnectionEventKind kind);
   void fail(Time now, Status status, ConnectionEventKind kind);
+  uint8_t announced_paths() const;
   uint64_t transcript_mac() const;
   void remember_peer(const wire::HelloPacket& packet, const RxPacket& rx);
   void open_handshake_paths();
@@ -164,6 +165,7 @@ class Connection final : public path::Listener {
   bool drain_list(Time now, RunWriter& writer, RepairList& repair, PathSlot* path);
   bool send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_t ip_size, uint16_t stream);
   void repeat_probe(Time now, RunWriter& writer, PathSlot& slot);
+  bool resend_lowest(Time now, RunWriter& writer, PathSlot& slot);
   void probe_path(Time now, RunWriter& writer, PathSlot& slot);
   void send_ack(Time now, RunWriter& writer, PathSlot& slot);
   bool send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_t cpsn, SendEntry& entry,

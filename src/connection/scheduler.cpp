@@ -175,6 +175,17 @@ void Connection::repeat_probe(Time now, RunWriter& writer, PathSlot& slot) {
   writer.end();
 }
 
+bool Connection::resend_lowest(Time now, RunWriter& writer, PathSlot& slot) {
+  // MR-PATH-008: with a full span the lowest unresolved packet goes out again; that resolves it.
+  uint32_t cpsn = 0;
+  if (!slot.tx.take_lowest(*this, cpsn) || !window_->contains(cpsn)) return false;
+  SendEntry& entry = window_->at(cpsn);
+  if (entry.state != SendEntry::State::kUndecided || !slot.tx.is_good()) return false;
+  if (!slot.tx.can_send(now, *this)) return false;
+  unqueue(cpsn, entry);
+  return send_entry(now, writer, slot, cpsn, entry, true);
+}
+
 void Connection::probe_path(Time now, RunWriter& writer, PathSlot& slot) {
   const bool validating = slot.tx.state() == path::State::kValidating;
   if (slot.tx.can_probe(now, *this)) {
@@ -182,15 +193,7 @@ void Connection::probe_path(Time now, RunWriter& writer, PathSlot& slot) {
     return;
   }
   if (slot.tx.must_repeat_probe()) return repeat_probe(now, writer, slot);  // MR-PATH-031
-  // MR-PATH-008: with a full span the lowest unresolved packet goes out again instead.
-  uint32_t cpsn = 0;
-  if (slot.tx.take_lowest(*this, cpsn) && window_->contains(cpsn)) {
-    SendEntry& entry = window_->at(cpsn);
-    if (entry.state == SendEntry::State::kUndecided && slot.tx.is_good()) {
-      unqueue(cpsn, entry);
-      send_entry(now, writer, slot, cpsn, entry, true);
-    }
-  }
+  resend_lowest(now, writer, slot);
   slot.tx.probe_not_sent(now);
 }
 
@@ -363,6 +366,8 @@ void Connection::transmit_repairs(Time now, RunWriter& writer) {
     PathSlot& slot = *paths_[i];
     // MR-CC-001: a repair on its own path is not held back by the window; its slot was freed.
     if (slot.repair.size > 0 && slot.tx.is_good()) {
+      // The repair of the lowest packet must not wait for the span that only it can free.
+      if (slot.tx.lowest_is_lost() && !writer.full()) resend_lowest(now, writer, slot);
       if (!drain_list(now, writer, slot.repair, &slot)) return;
     }
   }

@@ -116,6 +116,11 @@ class PathSender {
   /// Gives up padded probes that are still out: on_lost tells each.
   void expire_padded(Listener& listener);
   /// With a full span: what to send again instead of a probe; its sequence is resolved by it.
+  /// True when the span is full and its lowest sequence is held lost.
+  bool lowest_is_lost() const {
+    return next_seq_ - una_ >= kMapBits && window_index_ != Slab<SentWindow>::kNone &&
+           (*windows_)[window_index_].lost.test(una_);
+  }
   bool take_lowest(Listener& listener, uint32_t& cpsn);
 
   // --- hearing ---
