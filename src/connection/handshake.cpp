@@ -40,6 +40,11 @@ void Connection::start_connect(Time now, const std::vector<SocketAddress>& peer)
   setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
 }
 
+uint8_t Connection::announced_paths() const {
+  return static_cast<uint8_t>(std::min<uint32_t>(
+      255, shared_.settings.paths_per_plane * static_cast<uint32_t>(kMaxPlanes)));
+}
+
 void Connection::encode_hello(bool accept) {
   wire::HelloPacket p;
   p.is_accept = accept;
@@ -57,8 +62,7 @@ void Connection::encode_hello(bool accept) {
     pmtu = std::min(pmtu, shared_.plane_mtu[i]);
   }
   p.params.cpsn_window_log2 = static_cast<uint8_t>(std::bit_width(s.cpsn_window) - 1);
-  p.params.max_paths = static_cast<uint8_t>(
-      std::min<uint32_t>(255, s.paths_per_plane * static_cast<uint32_t>(kMaxPlanes)));
+  p.params.max_paths = announced_paths();
   p.params.span = static_cast<uint16_t>(s.message_span);
   p.params.inflight_packets = s.inflight_packets;
   p.params.pmtu = pmtu;

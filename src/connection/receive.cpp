@@ -35,6 +35,7 @@ void Connection::note(Time now, PathSlot& slot, const RxPacket& rx, const wire::
   a.floor = s.floor;
   a.epoch = s.epoch;
   a.refused = fate == Fate::kRefused || fate == Fate::kVoided;
+  a.voided = fate == Fate::kVoided;
   a.ack_now = ack_now || (s.flags & wire::flag::kAckRequest) != 0;
   a.new_refusal = fresh_refusal;
   a.ce = rx.ecn == Ecn::kCe;
@@ -72,7 +73,7 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
     ++slot->tx.counters.rx_refused;
     const bool wait = reason == Refusal::kNotReady || reason == Refusal::kStreamNotReady;
     slot->rx.set_refusal(
-        reason, d.stream, admission.rq_seq,
+        d.s.path_seq, reason, d.stream, admission.rq_seq,
         wait ? wire::encode_delay(nanoseconds(shared_.settings.rnr_delay)) : uint8_t{0});
     note(now, *slot, rx, d.s, Fate::kRefused, false, true, d.stream);
     return false;
@@ -142,7 +143,9 @@ void Connection::on_control(Time now, const RxPacket& rx) {
   if (fresh) {
     fate = execute_control(now, *decoded, rx) ? Fate::kAccepted : Fate::kRefused;
     filter_->decide(cpsn, fate);
-    if (fate == Fate::kRefused) slot->rx.set_refusal(Refusal::kNoResource, 0, 0, 0);
+    if (fate == Fate::kRefused) {
+      slot->rx.set_refusal(decoded->s.path_seq, Refusal::kNoResource, 0, 0, 0);
+    }
   }
   note(now, *slot, rx, decoded->s, fate, true, fresh && fate == Fate::kRefused, 0);
 }
@@ -150,7 +153,9 @@ void Connection::on_control(Time now, const RxPacket& rx) {
 bool Connection::execute_control(Time now, const wire::ControlPacket& packet, const RxPacket& rx) {
   switch (packet.opcode) {
     case wire::ControlOpcode::kPathOpen:
-      if (packet.path >= kMaxPaths - 1 || packet.plane >= shared_.local.size()) return false;
+      // MR-PATH-041: not beyond what was negotiated.
+      if (packet.path >= std::min(announced_paths(), peer_params_.max_paths)) return false;
+      if (packet.plane >= shared_.local.size()) return false;
       open_incoming(packet, rx);
       return true;
     case wire::ControlOpcode::kPathClose:

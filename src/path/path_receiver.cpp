@@ -23,12 +23,14 @@ void PathReceiver::move_base_to(uint32_t new_base) {
   if (distance >= 256) {
     map_.reset();
     refused_.reset();
+    voided_.reset();
     history_.reset();
   } else {
     const Bitmap256 passed = Bitmap256::range(base_, distance);
     history_ = history_.minus(passed) | (map_ & passed);
     map_ = map_.minus(passed);
     refused_ = refused_.minus(passed);
+    voided_ = voided_.minus(passed);
   }
   base_ = new_base;
   if (seq_lt(top_, base_)) top_ = base_;
@@ -67,6 +69,7 @@ void PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Du
     } else {
       map_.set(a.seq);
       if (a.refused) refused_.set(a.seq);
+      if (a.voided) voided_.set(a.seq);
       top_ = seq_max(top_, a.seq + 1);
       if (map_.test(base_)) slide();
     }
@@ -94,8 +97,12 @@ void PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Du
   }
 }
 
-void PathReceiver::set_refusal(wire::Refusal reason, uint16_t stream, uint32_t rq_seq,
-                               uint8_t delay) {
+void PathReceiver::set_refusal(uint32_t seq, wire::Refusal reason, uint16_t stream,
+                               uint32_t rq_seq, uint8_t delay) {
+  // MR-ACK-013: the highest sequence speaks, not the last to arrive.
+  if (has_reason_ && seq_ge(reason_seq_, base_) && seq_lt(seq, reason_seq_)) return;
+  has_reason_ = true;
+  reason_seq_ = seq;
   reason_ = reason;
   reason_stream_ = stream;
   reason_rq_seq_ = rq_seq;
@@ -109,13 +116,17 @@ void PathReceiver::fill_ack(Time now, wire::AckPacket& ack) {
   ack.f.delay = pending_ == 0 ? wire::kDelaySaturated : wire::encode_delay(now - arrived_);
   ack.f.ce_count = ce_count_;
   ack.map = map_.rotated_down(base_);
-  if (refused_.any()) {
+  if (refused_.any()) {  // MR-ACK-011
     ack.is_long = true;
     ack.refused = refused_.rotated_down(base_);
-    ack.f.reason = reason_;
-    ack.f.refusal_delay = reason_delay_;
-    ack.f.refusal_stream = reason_stream_;
-    ack.f.refusal_rq_seq = reason_rq_seq_;
+    if (has_reason_ && seq_ge(reason_seq_, base_) && refused_.test(reason_seq_)) {
+      ack.f.reason = reason_;
+      ack.f.refusal_delay = reason_delay_;
+      ack.f.refusal_stream = reason_stream_;
+      ack.f.refusal_rq_seq = reason_rq_seq_;
+    } else if (!refused_.minus(voided_).any()) {
+      ack.f.reason = wire::Refusal::kVoid;
+    }
   }
   pending_ = 0;
   ack_at_ = kNever;

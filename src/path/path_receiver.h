@@ -18,6 +18,7 @@ struct Arrival {
   uint8_t floor = 0;
   uint8_t epoch = 0;
   bool refused = false;   ///< the CPSN it carries was refused
+  bool voided = false;    ///< and that by a VOID
   bool ack_now = false;   ///< AR flag, probe, LAST
   bool new_refusal = false;
   bool ce = false;
@@ -50,7 +51,10 @@ class PathReceiver {
   void ack_soon(Time now) { ack_at_ = earlier(ack_at_, now); }
   /// Fills everything a path knows; marks the acknowledgement as given.
   void fill_ack(Time now, wire::AckPacket& ack);
-  void set_refusal(wire::Refusal reason, uint16_t stream, uint32_t rq_seq, uint8_t delay);
+  /// Why the packet with this sequence, which this path was first to bring, was refused; to be
+  /// called before its note().
+  void set_refusal(uint32_t seq, wire::Refusal reason, uint16_t stream, uint32_t rq_seq,
+                   uint8_t delay);
 
   uint8_t plane = 0;
   uint16_t generation = 0;
@@ -74,10 +78,13 @@ class PathReceiver {
   uint32_t stamp_ = 0;
   Bitmap256 map_;      // ring: received at or above base
   Bitmap256 refused_;  // ring: of these, refused
+  Bitmap256 voided_;   // ring: of these, by a VOID
   Bitmap256 history_;  // ring: of the 256 below base, received
   Time ack_at_ = kNever;
   Time arrived_{0};
   Time last_ack_{-(1ll << 60)};
+  bool has_reason_ = false;
+  uint32_t reason_seq_ = 0;
   wire::Refusal reason_ = wire::Refusal::kUnknown;
   uint8_t reason_delay_ = 0;
   uint16_t reason_stream_ = 0;

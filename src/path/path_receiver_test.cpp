@@ -132,8 +132,8 @@ TEST(PathReceiver, TheLongFormStandsWhileSomethingInTheMapIsRefused) {
   Receiver r;
   r.take(0);
   EXPECT_FALSE(r.ack().is_long);
+  r.rx.set_refusal(kBase + 1, wire::Refusal::kKey, 9, 77, 5);
   r.take(1, 1, true);
-  r.rx.set_refusal(wire::Refusal::kKey, 9, 77, 5);
   wire::AckPacket ack = r.ack();
   EXPECT_TRUE(ack.is_long);
   EXPECT_EQ(ack.f.reason, wire::Refusal::kKey);
@@ -144,6 +144,23 @@ TEST(PathReceiver, TheLongFormStandsWhileSomethingInTheMapIsRefused) {
   EXPECT_TRUE(r.ack().is_long);  // every later ACK repeats it
   r.take(3, 0);
   EXPECT_FALSE(r.ack().is_long);
+}
+
+TEST(PathReceiver, TheReasonIsThatOfTheHighestRefusedSequence) {
+  MR_COVERS("MR-ACK-013");
+  Receiver r;
+  r.take(0);
+  r.rx.set_refusal(kBase + 5, wire::Refusal::kKey, 5, 0, 0);
+  r.take(5, 5, true);
+  r.rx.set_refusal(kBase + 3, wire::Refusal::kSpan, 3, 0, 0);  // arrives later, lies below
+  r.take(3, 3, true);
+  EXPECT_EQ(r.ack().f.reason, wire::Refusal::kKey);
+  // A refused copy that another path brought first has no reason here.
+  r.take(6, 0, true);
+  const wire::AckPacket ack = r.ack();
+  ASSERT_TRUE(ack.is_long);
+  EXPECT_EQ(ack.f.reason, wire::Refusal::kUnknown);
+  EXPECT_EQ(ack.f.refusal_stream, 0);
 }
 
 TEST(PathReceiver, AnAckIsASnapshot) {
