@@ -133,6 +133,7 @@ class Connection final : public path::Listener {
   uint16_t pmtu_target(uint8_t plane) const;
   uint16_t next_lower(uint8_t plane, uint16_t size) const;
   uint32_t payload_for(uint8_t plane, uint16_t pmtu) const;
+  void on_too_big(Time now, PathSlot& slot, uint32_t reported);
   void update_payload();
   void recut_large();
   void verdict(Time now, PathSlot& slot);

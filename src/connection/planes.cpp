@@ -130,6 +130,18 @@ void Connection::on_padded_lost(PathSlot& slot) {
   raise_pmtu_at_ = earlier(raise_pmtu_at_, current_time_ + seconds(10));
 }
 
+void Connection::on_too_big(Time now, PathSlot& slot, uint32_t reported) {
+  const uint16_t asked = slot.pmtu_search ? slot.pmtu_goal : slot.tx.pmtu;
+  const uint16_t lower = reported >= 1280 && reported < asked
+                             ? static_cast<uint16_t>(reported)
+                             : next_lower(slot.tx.plane, asked);
+  if (lower > slot.tx.pmtu) {  // only the search asked for too much
+    start_pmtu_search(now, slot, lower, false);
+  } else if (!slot.pmtu_verify || lower < slot.pmtu_goal) {
+    start_pmtu_search(now, slot, std::max<uint16_t>(lower, 1280), true);
+  }
+}
+
 void Connection::update_payload() {
   payload_dirty_ = false;
   uint32_t smallest = shared_.settings.max_payload;

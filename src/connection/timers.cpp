@@ -143,11 +143,7 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
   if (hint == NetworkHint::kTooBig) {
     if (state_ != ConnectionState::kOpen || path >= tx_paths_) return;
     PathSlot& slot = *paths_[path];
-    if (slot.pmtu_verify) return;
-    const uint16_t goal = value >= 576 && value < slot.tx.pmtu
-                              ? static_cast<uint16_t>(value)
-                              : next_lower(slot.tx.plane, slot.tx.pmtu);
-    start_pmtu_search(now, slot, std::max<uint16_t>(goal, 576), true);
+    on_too_big(now, slot, value);
     return;
   }
   if (hint == NetworkHint::kNotSent) return;

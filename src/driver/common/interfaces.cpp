@@ -53,7 +53,9 @@ void take(InterfaceState& state, const ifaddrs& entry, uint16_t mtu) {
 void take_wildcard(InterfaceState& state, const ifaddrs& entry, uint16_t mtu) {
   if (!usable(entry) || entry.ifa_addr == nullptr) return;
   if (entry.ifa_addr->sa_family != AF_INET && entry.ifa_addr->sa_family != AF_INET6) return;
-  if (state.up && mtu >= state.mtu) return;
+  // The largest: padded probes find out what a path really carries, too small a start would never
+  // be looked beyond.
+  if (state.up && mtu <= state.mtu) return;
   state.up = true;
   state.mtu = mtu;
   state.name = entry.ifa_name;

@@ -12,7 +12,7 @@ namespace metaroce::driver {
 struct InterfaceState {
   bool found = false;   ///< some interface carries the address (always true for a wildcard)
   bool up = false;      ///< and it is up and has a carrier
-  uint16_t mtu = 1500;  ///< IP MTU, at most 65535; of a wildcard the smallest of all usable ones
+  uint16_t mtu = 1500;  ///< IP MTU, at most 65535; of a wildcard the largest of all usable ones
   std::string name;
 };
 

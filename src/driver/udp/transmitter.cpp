@@ -281,7 +281,7 @@ void Transmitter::report(const engine::TxRun& run, size_t packets, int code) {
   if (code == EMSGSIZE) {
     counters_.too_big += packets;
     hint.hint = engine::NetworkHint::kTooBig;
-    hint.value = planes_[run.plane].mtu;
+    hint.value = planes_[run.plane].wildcard ? 0 : planes_[run.plane].mtu;
   } else {
     counters_.send_errors += packets;
     if (code == EHOSTUNREACH || code == ENETUNREACH || code == ENETDOWN || code == EHOSTDOWN) {
