@@ -434,7 +434,7 @@ TEST(MessagePair, ShuffledAndRefusedStillExact) {
   MR_COVERS("MR-MSG-003");
   MR_COVERS("MR-MSG-010");
   MR_COVERS("MR-MSG-011");
-  MR_COVERS("MR-MSG-015");
+  MR_COVERS("MR-MSG-014");
   Plan plan;
   plan.settings = small_settings();
   run_seeds(plan, 25);

@@ -161,7 +161,7 @@ Admission Receiver::admit(const wire::DataPacket& packet) {
   const ReceiveStream& s = pools_.streams()[index];
   a.stream = index;
   if (s.closed) {
-    a.reason = wire::Refusal::kStreamClosed;  // MR-MSG-008
+    a.reason = wire::Refusal::kStreamClosed;  // MR-MSG-007
     return a;
   }
   const uint32_t ahead = packet.msn - s.delivered;

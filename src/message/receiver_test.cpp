@@ -201,7 +201,7 @@ TEST_F(ReceiverTest, UnknownOperationsAreRefused) {
 
 TEST_F(ReceiverTest, ResetFlushesOnceAndForGood) {
   MR_COVERS("MR-MSG-006");
-  MR_COVERS("MR-MSG-008");
+  MR_COVERS("MR-MSG-007");
   for (uint64_t i = 1; i <= 3; ++i) post(i);
   EXPECT_EQ(feed(packet(Opcode::kSend, 0, 0, 10, true, 0)), kAccepted);
   EXPECT_EQ(feed(packet(Opcode::kSend, 1, 0, 10, false, 1)), kAccepted);

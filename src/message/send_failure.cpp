@@ -25,7 +25,7 @@ Status verdict(wire::Refusal reason) {
     case wire::Refusal::kUnsupported:
       return Status::kUnsupported;
     case wire::Refusal::kStreamClosed:
-      return Status::kPeerFailed;  // MR-MSG-008
+      return Status::kPeerFailed;  // MR-MSG-007
     case wire::Refusal::kUnknown:
     case wire::Refusal::kVoid:
     case wire::Refusal::kNotReady:

@@ -276,7 +276,7 @@ TEST_F(SenderTest, FatalRefusalNamesTheCauseOnce) {
 }
 
 TEST_F(SenderTest, StatusOfEachFatalReason) {
-  MR_COVERS("MR-MSG-008");
+  MR_COVERS("MR-MSG-007");
   const std::pair<Refusal, Status> table[] = {
       {Refusal::kLength, Status::kLength},           {Refusal::kKey, Status::kAccess},
       {Refusal::kBounds, Status::kAccess},           {Refusal::kAccess, Status::kAccess},

@@ -14,8 +14,8 @@ inline constexpr uint64_t kCertain = 1ull << 32;  ///< probabilities are parts o
 constexpr uint64_t per_million(uint64_t ppm) { return ppm * kCertain / 1'000'000; }
 
 enum class ImpairmentKind : uint8_t {
-  kLoss,        ///< probability
-  kBurst,       ///< Gilbert-Elliott: probability enters the bad state, exit leaves it; all lost in it
+  kLoss,   ///< probability
+  kBurst,  ///< Gilbert-Elliott: probability enters the bad state, exit leaves it; all lost in it
   kDuplicate,   ///< probability; the copy comes up to `max` later
   kReorder,     ///< probability; such a packet is delayed by U[min, max] more
   kCorrupt,     ///< probability; the packet arrives damaged
@@ -52,11 +52,11 @@ struct NetworkConfig {
   uint32_t planes = 1;
   uint64_t rate_bps = 50'000'000'000ull;  ///< of each path, or of a plane when shared
   bool shared_rate = false;
-  Duration delay = microseconds(5);   ///< one way
-  Duration delay_spread;              ///< each path adds a fixed U[0, spread]
-  uint64_t queue_bytes = 250'000;     ///< tail drop above
-  uint64_t mark_bytes = 62'500;       ///< mark above; 0: this fabric never marks
-  uint32_t mtu = 9000;                ///< IP bytes
+  Duration delay = microseconds(5);  ///< one way
+  Duration delay_spread;             ///< each path adds a fixed U[0, spread]
+  uint64_t queue_bytes = 250'000;    ///< tail drop above
+  uint64_t mark_bytes = 62'500;      ///< mark above; 0: this fabric never marks
+  uint32_t mtu = 9000;               ///< IP bytes
 };
 
 /// Counted by the network itself, never taken from an engine.
@@ -64,17 +64,17 @@ struct Tally {
   uint64_t sent = 0;
   uint64_t bytes = 0;  ///< on the wire
   uint64_t delivered = 0;
-  uint64_t lost = 0;         ///< random and burst loss
+  uint64_t lost = 0;  ///< random and burst loss
   uint64_t queue_drops = 0;
   uint64_t dark_drops = 0;
   uint64_t mtu_drops = 0;
-  uint64_t misrouted = 0;    ///< to an address that is not on this plane
+  uint64_t misrouted = 0;  ///< to an address that is not on this plane
   uint64_t crc_errors = 0;
-  uint64_t duplicates = 0;   ///< copies the network made
+  uint64_t duplicates = 0;  ///< copies the network made
   uint64_t queue_marks = 0;
   uint64_t random_marks = 0;
-  uint64_t reordered = 0;    ///< delayed on purpose
-  uint64_t late = 0;         ///< sequenced packets that arrived behind a later one of their path
+  uint64_t reordered = 0;  ///< delayed on purpose
+  uint64_t late = 0;       ///< sequenced packets that arrived behind a later one of their path
   uint64_t rehashes = 0;
   // What kind of packet, by type and flags of its header:
   uint64_t data_new = 0;
@@ -83,7 +83,7 @@ struct Tally {
   uint64_t spurious_repairs = 0;  ///< repairs of a packet of which an earlier copy was not lost
   uint64_t probes = 0;
   uint64_t acks = 0;
-  uint64_t controls = 0;     ///< control and VOID
+  uint64_t controls = 0;  ///< control and VOID
   uint64_t handshakes = 0;
 
   void add(const Tally& other);

@@ -1,4 +1,5 @@
-// Packets in flight: metadata and a buffer each, reused, so that a run does not allocate per packet.
+// Packets in flight: metadata and a buffer each, reused, so that a run does not allocate per
+// packet.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ struct FlyingPacket {
   uint8_t plane = 0;
   Ecn ecn = Ecn::kNotEct;
   bool damaged = false;
-  bool is_data = false;    ///< DATA with a CPSN that counts for the truth about repairs
+  bool is_data = false;  ///< DATA with a CPSN that counts for the truth about repairs
   bool sequenced = false;
 };
 

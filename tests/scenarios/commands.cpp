@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -11,7 +12,6 @@
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "tests/scenarios/bench.h"
 #include "tests/scenarios/fuzzing.h"
@@ -116,23 +116,25 @@ void on_abort(int) {
 
 void print_details(const Result& r) {
   const pair::Tally& t = r.tally;
-  fmt::print("       sent {} delivered {} lost {} queue {} dark {} mtu {} crc {} dup {} marks {}+{} "
-             "reordered {} late {} rehashes {}\n",
-             t.sent, t.delivered, t.lost, t.queue_drops, t.dark_drops, t.mtu_drops, t.crc_errors,
-             t.duplicates, t.queue_marks, t.random_marks, t.reordered, t.late, t.rehashes);
-  fmt::print("       new {} repairs {} copies {} probes {} acks {} control {} handshake {} "
-             "port changes {} deaths {}\n",
-             t.data_new, t.data_repairs, t.data_copies, t.probes, t.acks, t.controls,
-             t.handshakes, r.port_changes, r.deaths);
+  fmt::print(
+      "       sent {} delivered {} lost {} queue {} dark {} mtu {} crc {} dup {} marks {}+{} "
+      "reordered {} late {} rehashes {}\n",
+      t.sent, t.delivered, t.lost, t.queue_drops, t.dark_drops, t.mtu_drops, t.crc_errors,
+      t.duplicates, t.queue_marks, t.random_marks, t.reordered, t.late, t.rehashes);
+  fmt::print(
+      "       new {} repairs {} copies {} probes {} acks {} control {} handshake {} "
+      "port changes {} deaths {}\n",
+      t.data_new, t.data_repairs, t.data_copies, t.probes, t.acks, t.controls, t.handshakes,
+      r.port_changes, r.deaths);
   for (int side = 0; side < 2; ++side)
     for (const engine::PathStatus& p : r.paths[side])
-      fmt::print("       {} path {:3} plane {:2} {:10} pmtu {} window {:8} srtt {:6} us tx {} "
-                 "repair {} copies {} probes {} lost {} spurious {} suspects {} deaths {} rx {}\n",
-                 side == 0 ? 'A' : 'B', p.id, p.plane, engine::to_string(p.state), p.pmtu,
-                 p.window, static_cast<double>(p.srtt.ns) / 1e3, p.counters.tx_packets,
-                 p.counters.tx_repair, p.counters.tx_copies, p.counters.tx_probes,
-                 p.counters.lost, p.counters.spurious, p.counters.suspects, p.counters.deaths,
-                 p.counters.rx_packets);
+      fmt::print(
+          "       {} path {:3} plane {:2} {:10} pmtu {} window {:8} srtt {:6} us tx {} "
+          "repair {} copies {} probes {} lost {} spurious {} suspects {} deaths {} rx {}\n",
+          side == 0 ? 'A' : 'B', p.id, p.plane, engine::to_string(p.state), p.pmtu, p.window,
+          static_cast<double>(p.srtt.ns) / 1e3, p.counters.tx_packets, p.counters.tx_repair,
+          p.counters.tx_copies, p.counters.tx_probes, p.counters.lost, p.counters.spurious,
+          p.counters.suspects, p.counters.deaths, p.counters.rx_packets);
 }
 
 struct Ran {
@@ -164,9 +166,10 @@ int command_run(const std::vector<std::string>& given, SeedRange seeds,
     if (range.count == 0)
       range = {static_cast<uint64_t>(scenario->run.first_seed),
                static_cast<uint64_t>(scenario->run.seeds)};
-    std::snprintf(replay_hint, sizeof replay_hint,
-                  "mr_sim: an assertion failed; replay with the seed it names: mr_sim run %s --seed N\n",
-                  file.c_str());
+    std::snprintf(
+        replay_hint, sizeof replay_hint,
+        "mr_sim: an assertion failed; replay with the seed it names: mr_sim run %s --seed N\n",
+        file.c_str());
     std::vector<Ran> ran(range.count);
     for_seeds(range.count, options.jobs, [&](uint64_t i) {
       progress.show(fmt::format("{} seed {}", scenario->name, range.first + i));
@@ -178,11 +181,12 @@ int command_run(const std::vector<std::string>& given, SeedRange seeds,
       json.push_back(to_json(*scenario, r.seed, r.result));
       const bool ok = r.result.failures.empty();
       failed += !ok;
-      fmt::print("{:4} {:24} seed {:<6} {:9.1f} us {:7.2f} Gb/s  sent/useful {:6.4f}  "
-                 "spurious {:<4} hash {:016x}\n",
-                 ok ? "ok" : "FAIL", scenario->name, r.seed,
-                 static_cast<double>(r.result.duration_ns) / 1e3, r.result.gbps(),
-                 r.result.sent_per_useful(), r.result.tally.spurious_repairs, r.result.hash);
+      fmt::print(
+          "{:4} {:24} seed {:<6} {:9.1f} us {:7.2f} Gb/s  sent/useful {:6.4f}  "
+          "spurious {:<4} hash {:016x}\n",
+          ok ? "ok" : "FAIL", scenario->name, r.seed,
+          static_cast<double>(r.result.duration_ns) / 1e3, r.result.gbps(),
+          r.result.sent_per_useful(), r.result.tally.spurious_repairs, r.result.hash);
       if (options.verbose) print_details(r.result);
       for (const std::string& f : r.result.failures) fmt::print("       {}\n", f);
       if (!ok) fmt::print("       replay: mr_sim run {} --seed {}\n", file, r.seed);
@@ -259,16 +263,16 @@ int command_fuzz(int64_t seconds, uint64_t first_seed, const CommonOptions& opti
     progress.show(fmt::format("fuzz: {} scenarios", seed - first_seed));
     const ChildResult result = run_in_child(random_scenario(seed), seed);
     if (!result.failed) continue;
-    fmt::print("\nFAIL seed {}: {}\n  replay: mr_sim run fuzz:{}\n  shrink: mr_sim shrink fuzz:{}\n",
-               seed, result.what, seed, seed);
+    fmt::print(
+        "\nFAIL seed {}: {}\n  replay: mr_sim run fuzz:{}\n  shrink: mr_sim shrink fuzz:{}\n", seed,
+        result.what, seed, seed);
     write_json(options.json, {{"scenarios", seed - first_seed + 1}, {"failed_seed", seed}});
     return 1;
   }
   fmt::print("{} random scenarios, seeds {} to {}, none failed\n", seed - first_seed, first_seed,
              seed - 1);
-  return write_json(options.json, {{"scenarios", seed - first_seed}, {"failed_seed", nullptr}})
-             ? 0
-             : 2;
+  return write_json(options.json, {{"scenarios", seed - first_seed}, {"failed_seed", nullptr}}) ? 0
+                                                                                                : 2;
 }
 
 namespace {
@@ -284,8 +288,8 @@ bool print_report(const Bench& bench, const BenchReport& report, double seconds,
                judged ? fmt::format("{} {:.4g}", sign, row.bar) : "",
                judged ? (row.holds() ? "holds" : "MISSED") : "");
     holds = holds && row.holds();
-    Json entry = {{"bench", bench.name}, {"what", row.what}, {"value", row.value},
-                  {"unit", row.unit}};
+    Json entry = {
+        {"bench", bench.name}, {"what", row.what}, {"value", row.value}, {"unit", row.unit}};
     if (judged) {
       entry["bar"] = fmt::format("{} {:.4g}", sign, row.bar);
       entry["holds"] = row.holds();
@@ -308,8 +312,8 @@ int command_bench(const std::string& name, uint64_t seeds, const CommonOptions& 
     known = true;
     const auto begin = Clock::now();
     const double cpu = cpu_seconds();
-    const BenchReport report = bench.run(
-        {.first_seed = options.first_seed, .seeds = seeds, .jobs = options.jobs});
+    const BenchReport report =
+        bench.run({.first_seed = options.first_seed, .seeds = seeds, .jobs = options.jobs});
     const std::chrono::duration<double> took = Clock::now() - begin;
     holds = print_report(bench, report, took.count(), cpu_seconds() - cpu, json) && holds;
     std::fflush(stdout);

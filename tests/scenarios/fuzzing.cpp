@@ -47,8 +47,9 @@ void random_topology(Rng& rng, Topology& t) {
 }
 
 Trouble random_trouble(Rng& rng, const Topology& topology) {
-  static constexpr const char* kKinds[] = {"loss",   "loss", "burst",  "duplicate",   "reorder", "corrupt",
-                                           "mark",   "dark", "rehash", "port_change", "delay"};
+  static constexpr const char* kKinds[] = {"loss",    "loss",        "burst", "duplicate",
+                                           "reorder", "corrupt",     "mark",  "dark",
+                                           "rehash",  "port_change", "delay"};
   static constexpr const char* kDirections[] = {"both", "forward", "backward"};
   Trouble t;
   t.kind = one_of(rng, kKinds);
@@ -96,8 +97,7 @@ Scenario random_scenario(uint64_t seed) {
   s.name = fmt::format("fuzz:{}", seed);
   s.about = "drawn from a seed";
   random_topology(rng, s.topology);
-  for (uint64_t n = rng.below(6); n > 0; --n)
-    s.troubles.push_back(random_trouble(rng, s.topology));
+  for (uint64_t n = rng.below(6); n > 0; --n) s.troubles.push_back(random_trouble(rng, s.topology));
   for (uint64_t n = 1 + rng.below(3); n > 0; --n) s.works.push_back(random_work(rng));
   s.run.memory = "real";
   // Troubles end after 3 ms; then the longest probe intervals may pass before all is well.
@@ -137,9 +137,8 @@ ChildResult run_in_child(const Scenario& scenario, uint64_t seed) {
   }
   result.failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
   if (WIFSIGNALED(status))
-    result.what = WTERMSIG(status) == SIGALRM
-                      ? fmt::format("no end after {} s", kChildSeconds)
-                      : fmt::format("ended by signal {}", WTERMSIG(status));
+    result.what = WTERMSIG(status) == SIGALRM ? fmt::format("no end after {} s", kChildSeconds)
+                                              : fmt::format("ended by signal {}", WTERMSIG(status));
   return result;
 }
 
@@ -160,9 +159,8 @@ std::vector<std::pair<std::string, Scenario>> neighbours(const Scenario& s) {
       n.troubles.erase(n.troubles.begin() + static_cast<std::ptrdiff_t>(i));
     });
   for (size_t i = 0; i < s.works.size() && s.works.size() > 1; ++i)
-    offer(fmt::format("without work {}", i), [i](Scenario& n) {
-      n.works.erase(n.works.begin() + static_cast<std::ptrdiff_t>(i));
-    });
+    offer(fmt::format("without work {}", i),
+          [i](Scenario& n) { n.works.erase(n.works.begin() + static_cast<std::ptrdiff_t>(i)); });
   offer("one plane", [](Scenario& n) { n.topology.planes = 1; });
   offer("half the planes", [](Scenario& n) { n.topology.planes = (n.topology.planes + 1) / 2; });
   offer("one path", [](Scenario& n) { n.topology.paths = 1; });
@@ -170,10 +168,10 @@ std::vector<std::pair<std::string, Scenario>> neighbours(const Scenario& s) {
   offer("no spread of delays", [](Scenario& n) { n.topology.delay_spread_ns = 0; });
   for (size_t i = 0; i < s.works.size(); ++i) {
     const std::string of = fmt::format(" of work {}", i);
-    offer("half the count" + of, [i](Scenario& n) { n.works[i].count = (n.works[i].count + 1) / 2; });
-    offer("one less" + of, [i](Scenario& n) {
-      n.works[i].count = std::max<int64_t>(1, n.works[i].count - 1);
-    });
+    offer("half the count" + of,
+          [i](Scenario& n) { n.works[i].count = (n.works[i].count + 1) / 2; });
+    offer("one less" + of,
+          [i](Scenario& n) { n.works[i].count = std::max<int64_t>(1, n.works[i].count - 1); });
     offer("half the bytes" + of, [i](Scenario& n) {
       n.works[i].bytes /= 2;
       n.works[i].bytes_max /= 2;

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <toml++/toml.h>
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <toml++/toml.h>
 
 #include "base/settings.h"
 #include "tests/scenarios/scenario_fields.h"
@@ -177,11 +177,16 @@ void section(std::string& out, const char* head, const T& value) {
 bool trouble_kind(const std::string& word, pair::ImpairmentKind& out) {
   using pair::ImpairmentKind;
   static const std::pair<const char*, ImpairmentKind> table[] = {
-      {"loss", ImpairmentKind::kLoss},           {"burst", ImpairmentKind::kBurst},
-      {"duplicate", ImpairmentKind::kDuplicate}, {"reorder", ImpairmentKind::kReorder},
-      {"corrupt", ImpairmentKind::kCorrupt},     {"mark", ImpairmentKind::kMark},
-      {"dark", ImpairmentKind::kDark},           {"rehash", ImpairmentKind::kRehash},
-      {"delay", ImpairmentKind::kDelay},         {"port_change", ImpairmentKind::kPortChange},
+      {"loss", ImpairmentKind::kLoss},
+      {"burst", ImpairmentKind::kBurst},
+      {"duplicate", ImpairmentKind::kDuplicate},
+      {"reorder", ImpairmentKind::kReorder},
+      {"corrupt", ImpairmentKind::kCorrupt},
+      {"mark", ImpairmentKind::kMark},
+      {"dark", ImpairmentKind::kDark},
+      {"rehash", ImpairmentKind::kRehash},
+      {"delay", ImpairmentKind::kDelay},
+      {"port_change", ImpairmentKind::kPortChange},
       {"mtu", ImpairmentKind::kMtu}};
   for (const auto& [name, kind] : table)
     if (word == name) {
@@ -209,8 +214,8 @@ Expected<Scenario, std::string> parse_scenario(std::string_view text, const std:
   } catch (const Problem& problem) {
     return unexpected(fmt::format("{}:{}: {}", name, problem.line, problem.text));
   } catch (const toml::parse_error& error) {
-    return unexpected(
-        fmt::format("{}:{}: {}", name, error.source().begin.line, std::string(error.description())));
+    return unexpected(fmt::format("{}:{}: {}", name, error.source().begin.line,
+                                  std::string(error.description())));
   }
   if (s.works.empty()) return unexpected(name + ":1: a scenario needs at least one [[work]]");
   for (const Trouble& t : s.troubles)

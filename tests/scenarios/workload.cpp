@@ -69,11 +69,15 @@ void Workload::start(pair::Pair& pair) {
         for (int64_t stream = 0; stream < s.work.streams; ++stream)
           for (int64_t k = 0; k < s.work.receives; ++k) post_receive(pair, s, stream);
       };
-      if (s.work.at_ns + s.work.receives_late_ns == 0) ready();
-      else pair.at(at, ready);
+      if (s.work.at_ns + s.work.receives_late_ns == 0)
+        ready();
+      else
+        pair.at(at, ready);
     }
-    if (s.work.at_ns == 0) post_sends(pair, s);
-    else pair.at(pair.now() + nanoseconds(s.work.at_ns), [this, &pair, &s] { post_sends(pair, s); });
+    if (s.work.at_ns == 0)
+      post_sends(pair, s);
+    else
+      pair.at(pair.now() + nanoseconds(s.work.at_ns), [this, &pair, &s] { post_sends(pair, s); });
   }
 }
 
@@ -85,7 +89,8 @@ void Workload::post_receive(pair::Pair& pair, State& s, int64_t stream) {
   const auto id = id_of(s.index, true, number * s.work.streams + stream);
   const Status status = pair.receive(1 - s.from, static_cast<uint16_t>(s.first_stream + stream), id,
                                      static_cast<uint64_t>(number));
-  if (status == Status::kOk) ++number;
+  if (status == Status::kOk)
+    ++number;
   else if (failures_.size() < kMaxFailures)
     failures_.push_back(fmt::format("post_receives: {}", to_string(status)));
 }
@@ -97,10 +102,10 @@ void Workload::post_sends(pair::Pair& pair, State& s) {
     const auto number = static_cast<uint64_t>(m / s.work.streams);
     const uint64_t length = length_of(s, m);
     const uint64_t id = id_of(s.index, false, m);
-    const uint64_t offset =
-        s.region_offset + static_cast<uint64_t>(m) % s.slots * s.largest;
+    const uint64_t offset = s.region_offset + static_cast<uint64_t>(m) % s.slots * s.largest;
     Status status = Status::kOk;
-    if (s.work.operation == "write") status = pair.write(s.from, stream, id, offset, length);
+    if (s.work.operation == "write")
+      status = pair.write(s.from, stream, id, offset, length);
     else if (s.work.operation == "write_imm")
       status = pair.write_imm(s.from, stream, id, offset, length, static_cast<uint32_t>(number));
     else
