@@ -91,7 +91,8 @@ void Connection::remember_peer(const wire::HelloPacket& packet, const RxPacket& 
       peer_[i].scope = scope;
     }
   }
-  planes_ = static_cast<uint8_t>(std::min<size_t>(shared_.local.size(), std::max<uint8_t>(listed, 1)));
+  planes_ =
+      static_cast<uint8_t>(std::min<size_t>(shared_.local.size(), std::max<uint8_t>(listed, 1)));
   // The address that was seen to work wins over the listed one; the service port is the listed one.
   const uint16_t service = packet.params.planes[setup_plane_].port;
   peer_[setup_plane_] = rx.from;
@@ -101,8 +102,9 @@ void Connection::remember_peer(const wire::HelloPacket& packet, const RxPacket& 
 
 void Connection::create_tables(uint32_t peer_cpsn) {
   // MR-CPSN-011, MR-CONN-017: the smaller of the two announcements.
-  const uint32_t window = std::min(shared_.settings.cpsn_window,
-                                   1u << std::clamp<uint8_t>(peer_params_.cpsn_window_log2, 10, 20));
+  const uint32_t window =
+      std::min(shared_.settings.cpsn_window,
+               1u << std::clamp<uint8_t>(peer_params_.cpsn_window_log2, 10, 20));
   window_ = std::make_unique<SendWindow>(shared_.chunks, window, start_cpsn_);
   filter_ = std::make_unique<CpsnFilter>(window, peer_cpsn);
   controls_.resize(64);
