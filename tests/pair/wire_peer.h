@@ -128,9 +128,13 @@ class WirePeer {
     }
     return last;
   }
+  /// Events since the last call, without "all paths are open".
   std::vector<engine::ConnectionEvent> events() {
     std::vector<engine::ConnectionEvent> out(64);
     out.resize(engine_.poll_events(out));
+    std::erase_if(out, [](const engine::ConnectionEvent& e) {
+      return e.kind == engine::ConnectionEventKind::kPathsOpen;
+    });
     return out;
   }
   std::vector<engine::Completion> completions() {
