@@ -147,15 +147,14 @@ def main():
     if options.check:
         print(f"{len(mutants)} mutants apply")
         return 0
-    unknown = set(options.names) - {m["name"] for m in mutants}
+    by_name = {m["name"]: m for m in mutants}
+    unknown = set(options.names) - set(by_name)
     if unknown:
         parser.error(f"no such mutant: {' '.join(sorted(unknown))}")
     shop = Workshop(options.build.resolve(), options.jobs)
     survived = []
     print(f"{'mutant':34} {'seconds':>7}  caught by")
-    for m in mutants:
-        if options.names and m["name"] not in options.names:
-            continue
+    for m in [by_name[n] for n in options.names] or mutants:
         begin = time.monotonic()
         place = shop.tree / m["file"]
         whole = place.read_text()
