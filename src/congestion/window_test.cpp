@@ -126,7 +126,6 @@ TEST(Window, LossWithRisingRttHalvesOnceARound) {
 }
 
 TEST(Window, UndoTakesBackACutForLossOnly) {
-  MR_COVERS("MR-LOSS-011");
   Rig r(40'000);
   r.w.on_congestion_loss(r.now, kRtt, kLimits);
   r.w.undo();

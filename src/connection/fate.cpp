@@ -133,6 +133,7 @@ void Connection::decide(uint32_t cpsn, SendEntry& entry, bool refused, uint8_t p
     return;
   }
   const Duration told = wire::decode_delay(f.refusal_delay);
+  // MR-CPSN-015
   sender_.on_refused(current_time_, entry.fragment, f.reason, told.ns > 0 ? told : rtt);
 }
 
@@ -178,7 +179,7 @@ void Connection::on_control_accepted(uint32_t slot_index) {
     case wire::ControlOpcode::kPathOpen:
       if (body.path < tx_paths_ && paths_[body.path]->tx.state() == path::State::kOpening) {
         PathSlot& slot = *paths_[body.path];
-        slot.tx.become_validating(current_time_);
+        slot.tx.become_validating(current_time_);  // MR-CONN-020
         start_pmtu_search(current_time_, slot, pmtu_target(slot.tx.plane), false);
       }
       return;

@@ -143,6 +143,7 @@ void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPa
     announce_acks_ = true;
     return;
   }
+  // MR-CONN-023
   if (state_ != ConnectionState::kHelloSent) return shared_.drop(wire::DropReason::kNoState);
   if ((accept.params.versions & 1) == 0) {
     return fail(now, Status::kMismatch, ConnectionEventKind::kFailed);
@@ -152,7 +153,7 @@ void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPa
   create_tables(accept.start_cpsn);
   confirm_due_ = true;
   announce_acks_ = true;
-  become_open(now, ConnectionEventKind::kConnected);
+  become_open(now, ConnectionEventKind::kConnected);  // MR-CONN-001
 }
 
 void Connection::on_cookie(Time now, const wire::CookiePacket& cookie) {
@@ -256,6 +257,7 @@ void Connection::fail(Time now, Status status, ConnectionEventKind kind) {
   completions_hint_ = true;
   for (uint32_t i = 0; i < tx_paths_; ++i) paths_[i]->tx.close(*this);
   state_ = ConnectionState::kTimeWait;
+  // MR-CONN-031
   time_wait_end_ = now + std::max(smallest_srtt() * 4, nanoseconds(shared_.settings.time_wait));
   setup_at_ = setup_give_up_ = expect_since_ = verdict_at_ = credit_probe_at_ = kNever;
 }

@@ -69,7 +69,7 @@ void Connection::open_other_paths(Time now) {
     open.start = slot.tx.next_seq();
     open.address[0] = shared_.local[plane];
     open.address[1] = peer_[plane];
-    queue_control(open, kControlList);
+    queue_control(open, kControlList);  // MR-PATH-040
   }
 }
 
@@ -152,7 +152,7 @@ void Connection::update_payload() {
       continue;
     }
     any = true;
-    smallest = std::min(smallest, payload_for(tx.plane, tx.pmtu));
+    smallest = std::min(smallest, payload_for(tx.plane, tx.pmtu));  // MR-PMTU-002
   }
   if (!any || smallest == payload_) return;
   const bool shrinks = smallest < payload_;
@@ -166,7 +166,7 @@ void Connection::recut_large() {
     SendEntry& e = window_->at(c);
     if (e.state != SendEntry::State::kUndecided || e.control || e.voided) continue;
     if (e.fragment.length <= payload_) continue;
-    e.voided = true;
+    e.voided = true;  // MR-CPSN-023
     ++counters_.voids;
     if (e.list == kNoList) queue_repair(c, e, kAnyList);
   }

@@ -79,7 +79,7 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
     return false;
   }
   filter_->decide(d.s.cpsn, Fate::kAccepted);
-  const bool placed = place(d, admission, target, placement);
+  const bool placed = place(d, admission, target, placement);  // MR-CPSN-032
   receiver_.commit(d, admission);
   completions_hint_ = true;
   slot->tx.counters.rx_bytes += d.payload_length;
@@ -118,7 +118,7 @@ bool Connection::place(const wire::DataPacket& d, const message::Admission& admi
                        const memory::Target& target, Placement& placement) {
   if (d.payload_length == 0) return false;
   placement.payload_begin = d.payload_begin;
-  placement.length = d.payload_length;
+  placement.length = d.payload_length;  // MR-PMTU-009
   if (admission.check_memory) {
     placement.region = target.region;
     placement.offset = target.offset;
@@ -161,11 +161,11 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
     case wire::ControlOpcode::kPathClose:
       if (packet.path < paths_.size() &&
           paths_[packet.path]->rx.generation == static_cast<uint16_t>(packet.generation)) {
-        paths_[packet.path]->rx.close();
+        paths_[packet.path]->rx.close();  // MR-PATH-047
       }
       return true;
     case wire::ControlOpcode::kCredit:
-      sender_.on_limit(packet.stream, packet.value);
+      sender_.on_limit(packet.stream, packet.value);  // MR-MSG-050
       return true;
     case wire::ControlOpcode::kReset:
       receiver_.on_reset(packet.stream, packet.value);

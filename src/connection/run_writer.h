@@ -19,7 +19,7 @@ class RunWriter {
     TxRun& run = runs_[used_++];
     run.count = 0;
     run.trailer = wire::kCrcBytes;
-    run.ecn = Ecn::kEct0;
+    run.ecn = Ecn::kEct0;  // MR-ADDR-008
     run.is_data = true;
     run.needs_df = true;
     header_end_ = 0;
@@ -52,7 +52,7 @@ class RunWriter {
     } else if (size < wire_size_) {
       ended_ = true;  // a shorter packet ends its run
     }
-    ++run.count;
+    ++run.count;  // MR-ADDR-001
     header_end_ += header_bytes + run.trailer;
   }
 

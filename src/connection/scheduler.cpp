@@ -36,7 +36,7 @@ void Connection::begin_run(RunWriter& writer, const PathSlot& slot, bool is_data
   run.plane = slot.tx.plane;
   run.from = shared_.local[slot.tx.plane];
   run.from.port = slot.tx.port;
-  run.to = peer_[slot.tx.plane];
+  run.to = peer_[slot.tx.plane];  // MR-ADDR-002
   run.is_data = is_data;
   run.connection = handle_;
 }
@@ -47,6 +47,7 @@ void Connection::send_setup(RunWriter& writer, std::span<const std::byte> bytes,
   TxRun& run = writer.begin();
   run.path = 0xFF;
   run.plane = plane;
+  // MR-ADDR-009
   run.from = shared_.local[plane];  // MR-CONN-025: from the service port
   run.to = to;
   run.is_data = false;
@@ -156,7 +157,7 @@ bool Connection::send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_
   if (ip_size > 0) {
     const uint32_t fixed = (shared_.local[slot.tx.plane].family == 6 ? 40u : 20u) + 8 +
                            static_cast<uint32_t>(header + wire::kCrcBytes);
-    padding = ip_size - std::min<uint32_t>(fixed, ip_size);
+    padding = ip_size - std::min<uint32_t>(fixed, ip_size);  // MR-PMTU-003
   }
   std::copy_n(writer.header(), header, slot.last_probe.begin());
   slot.last_padding = padding;
@@ -259,7 +260,7 @@ size_t Connection::encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const S
     return wire::encode(packet, out);
   }
   wire::DataPacket packet;
-  payload = sender_.describe(entry.fragment, packet);
+  payload = sender_.describe(entry.fragment, packet);  // MR-PATH-002
   packet.s = s;
   return wire::encode(packet, out);
 }
@@ -276,13 +277,13 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
   }
   SentKind kind = SentKind::kData;
   if (entry.voided) {
-    kind = SentKind::kVoid;
+    kind = SentKind::kVoid;  // MR-CPSN-022
   } else if (entry.control) {
     kind = SentKind::kControl;
   }
   const uint32_t seq = slot.tx.on_sent(now, cpsn, static_cast<uint16_t>(size), kind);
   uint8_t flags = copy ? wire::flag::kCopy : 0;
-  if (entry.sent && !copy) flags |= wire::flag::kRetransmission;
+  if (entry.sent && !copy) flags |= wire::flag::kRetransmission;  // MR-WIRE-032
   if (last || announce_acks_) flags |= wire::flag::kAckRequest | wire::flag::kLastPath;
   const std::byte* payload = nullptr;
   const size_t header = encode_entry(now, slot, cpsn, entry, seq, flags, writer.header(), payload);
@@ -376,6 +377,7 @@ void Connection::transmit_repairs(Time now, RunWriter& writer) {
 
 uint32_t Connection::new_packet_budget() const {
   const uint32_t room = window_->room(false);
+  // MR-WIRE-061
   const uint32_t limit = std::min(window_->capacity() / 4, peer_inflight_);  // MR-CPSN-010
   if (in_flight_packets_ >= limit) return 0;
   uint32_t budget = std::min(room, limit - in_flight_packets_);

@@ -67,7 +67,7 @@ class SendWindow {
     uint32_t& chunk = table_[slot(next_)];
     if (chunk == kNone) chunk = chunks_->allocate();
     if (chunk == kNone) return nullptr;
-    cpsn = next_++;
+    cpsn = next_++;  // MR-CPSN-001
     SendEntry& e = (*chunks_)[chunk].entries[cpsn % kChunkEntries];
     e = SendEntry{};
     e.state = SendEntry::State::kUndecided;

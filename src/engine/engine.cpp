@@ -144,6 +144,7 @@ class Engine::Impl {
     const auto hello = wire::decode_hello(rx.bytes);
     if (!hello) return shared_.drop(hello.error());
     if (!config_.accept) return shared_.drop(DropReason::kNoState);
+    // MR-CONN-018
     if ((hello->params.versions & 1) == 0) return shared_.drop(DropReason::kBadVersion);
     const uint32_t known = by_nonce_.find(hello->nonce);
     if (known != FlatMap::kNone) {  // MR-CONN-004
@@ -234,7 +235,7 @@ class Engine::Impl {
   Connection* find(uint32_t id) {
     const uint32_t index = id >> 16;
     if (index >= table_.size() || table_[index] == nullptr) return nullptr;
-    return table_[index]->handle() == id ? table_[index].get() : nullptr;
+    return table_[index]->handle() == id ? table_[index].get() : nullptr;  // MR-SEC-001
   }
   const Connection* find(uint32_t id) const { return const_cast<Impl*>(this)->find(id); }
 
@@ -244,7 +245,7 @@ class Engine::Impl {
       if (table_[index] != nullptr) continue;
       next_index_ = index + 1;
       // MR-CONN-032: fresh random bits whenever an index is used again; never 0 as a whole.
-      const auto random = static_cast<uint32_t>(1 + ids_.below(0xFFFF));
+      const auto random = static_cast<uint32_t>(1 + ids_.below(0xFFFF));  // MR-WIRE-009
       table_[index] = std::make_unique<Connection>(shared_, (index << 16) | random);
       return table_[index].get();
     }

@@ -183,7 +183,6 @@ TEST(Engine, TheDeadlineIsTheEarliestOfAll) {
 }
 
 TEST(Engine, CompletionsOutliveTheirConnection) {
-  MR_COVERS("MR-LOSS-052");
   Settings s = small();
   s.death_timeout = 20'000'000;
   s.time_wait = 1'000'000;

@@ -325,7 +325,7 @@ const std::byte* Sender::describe(const Fragment& fragment, wire::DataPacket& pa
   packet.stream = r.stream_id;
   packet.opcode = r.opcode;
   packet.message_flags = 0;
-  if (fragment.offset == 0) packet.message_flags |= wire::message_flag::kFirst;
+  if (fragment.offset == 0) packet.message_flags |= wire::message_flag::kFirst;  // MR-WIRE-029
   packet.rq_seq = 0;
   packet.immediate = 0;
   if (last) {
@@ -436,7 +436,7 @@ void Sender::on_limit16(uint16_t stream, uint16_t low) {
   const uint32_t index = find_stream(stream);
   if (index == kNoIndex) return;
   const uint32_t limit = pools_.streams()[index].limit;
-  const auto rise = static_cast<int16_t>(static_cast<uint16_t>(low - limit));
+  const auto rise = static_cast<int16_t>(static_cast<uint16_t>(low - limit));  // MR-ACK-031
   if (rise > 0) raise_limit(index, limit + static_cast<uint32_t>(rise));
 }
 

@@ -46,6 +46,7 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
     Bitmap256 refused;
     const int32_t ahead = seq_diff(base, una_);
     if (ahead >= 0) {
+      // MR-CPSN-016
       acked = Bitmap256::range(una_, static_cast<uint32_t>(ahead)) | ack.map.rotated_up(base);
       refused = ack.refused.rotated_up(base);
     } else if (ahead > -static_cast<int32_t>(kMapBits)) {
@@ -54,11 +55,11 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
       refused = ack.refused.rotated_up(base).minus(below);
     }
     const Bitmap256 newly = acked & (w.outstanding | w.lost);
-    if (newly.any()) settle(now, newly, refused, listener, out);
+    if (newly.any()) settle(now, newly, refused, listener, out);  // MR-CPSN-017
   }
   match_probes(now, base, ack.map, out);
   if (out.newer) {
-    if (out.fresh && !probe_repeated_) sample_rtt(now, ack);
+    if (out.fresh && !probe_repeated_) sample_rtt(now, ack);  // MR-PATH-034
     note_late_count(now, ack.f.status & 0x0F, out);
   }
   if (out.answered) on_alive(now, out);
@@ -85,7 +86,7 @@ void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refus
       ++out.spurious;
       ++counters.spurious;
     } else {
-      w.outstanding.clear(i);
+      w.outstanding.clear(i);  // MR-PATH-010
       in_flight_ -= r.size;
       --in_flight_packets_;
       if (r.kind != SentKind::kPaddedProbe) note_loss_sample(false);
@@ -185,7 +186,7 @@ void PathSender::sample_rtt(Time now, const wire::AckPacket& ack) {
 void PathSender::note_lateness(Time now, uint32_t gap_ticks, bool was_lost) {
   // MR-LOSS-006: the reorder window grows to the lateness seen, at most 2 RTT.
   const Duration late = since(now, gap_ticks);
-  const Duration cap = srtt_ * 2;
+  const Duration cap = srtt_ * 2;  // MR-LOSS-005
   const Duration wanted = std::min(cap, late + late / 8 + nanoseconds(64));
   if (wanted > reorder_window_) reorder_window_ = wanted;
   if (was_lost || late * 2 > reorder_window_) reorder_decay_at_ = now + srtt_ * 16;

@@ -380,6 +380,7 @@ TEST(PathAck, AnAnsweredProbeShowsTheGapBelowIt) {
 }
 
 TEST(PathAck, TheFirstUnansweredProbeMakesItSuspectAndMovesWhatIsOut) {
+  MR_COVERS("MR-HEALTH-001");
   MR_COVERS("MR-HEALTH-002");
   Rig r;
   r.send_many(4);
@@ -477,6 +478,7 @@ TEST(PathAck, MarksAreCountedFromTheDifference) {
 }
 
 TEST(PathAck, ARisingRttCountsOnlyAboveTheNoiseAndWithoutMarks) {
+  MR_COVERS("MR-CC-004");
   MR_COVERS("MR-CC-005");
   const auto rising = [](Duration rtt, bool marks) {
     Rig r;

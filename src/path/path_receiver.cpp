@@ -46,16 +46,16 @@ void PathReceiver::slide() {
 
 void PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Duration srtt) {
   const uint32_t floor_seq = a.seq - a.floor;
-  if (seq_gt(floor_seq, base_)) move_base_to(floor_seq);
+  if (seq_gt(floor_seq, base_)) move_base_to(floor_seq);  // MR-PATH-022
 
   const bool newest = seq_ge(a.seq, top_);
-  bool now_please = a.ack_now || a.new_refusal;
+  bool now_please = a.ack_now || a.new_refusal;  // MR-ACK-001
   bool fresh = false;
-  if (seq_lt(a.seq, base_)) {
+  if (seq_lt(a.seq, base_)) {  // MR-PATH-026
     fresh = base_ - a.seq <= 256 && !history_.test(a.seq);
     if (fresh) {
       history_.set(a.seq);
-      late_ = (late_ + 1) & 0x0F;
+      late_ = (late_ + 1) & 0x0F;  // MR-LOSS-009
       ++counters->rx_late;
     }
   } else if (!map_.test(a.seq)) {
@@ -67,15 +67,15 @@ void PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Du
       history_.set(a.seq);
       base_ = top_ = a.seq + 1;
     } else {
-      map_.set(a.seq);
+      map_.set(a.seq);  // MR-PATH-027
       if (a.refused) refused_.set(a.seq);
       if (a.voided) voided_.set(a.seq);
       top_ = seq_max(top_, a.seq + 1);
-      if (map_.test(base_)) slide();
+      if (map_.test(base_)) slide();  // MR-PATH-021
     }
   }
   if (fresh && a.ce) {
-    ++ce_count_;
+    ++ce_count_;  // MR-ACK-016
     ++counters->rx_ce;
     now_please |= !last_was_ce_;  // first mark after none
   }
@@ -90,6 +90,7 @@ void PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Du
   const Duration timer = std::max(nanoseconds(settings.ack_delay), srtt / 8);
   if (pending_++ == 0) ack_at_ = earlier(ack_at_, now + timer);
   if (now_please) {
+    // MR-ACK-003
     const Time soonest = last_ack_ + timer / 4;  // at most one immediate ACK a quarter timer
     ack_at_ = earlier(ack_at_, soonest > now ? soonest : now);
   } else if (pending_ >= settings.ack_every) {
@@ -113,9 +114,10 @@ void PathReceiver::fill_ack(Time now, wire::AckPacket& ack) {
   ack.f.status = late_ | (pending_ == 0 ? wire::ack_status::kUnsolicited : 0);
   ack.f.base = base_;
   ack.f.stamp = stamp_;
+  // MR-WIRE-045
   ack.f.delay = pending_ == 0 ? wire::kDelaySaturated : wire::encode_delay(now - arrived_);
   ack.f.ce_count = ce_count_;
-  ack.map = map_.rotated_down(base_);
+  ack.map = map_.rotated_down(base_);  // MR-ACK-005
   if (refused_.any()) {  // MR-ACK-011
     ack.is_long = true;
     ack.refused = refused_.rotated_down(base_);

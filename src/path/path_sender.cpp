@@ -39,7 +39,7 @@ void PathSender::open(uint8_t path_id, uint8_t path_plane, uint32_t start_seq, u
 }
 
 void PathSender::close(Listener& listener) {
-  if (state_ != State::kClosed) lose_all(listener);
+  if (state_ != State::kClosed) lose_all(listener);  // MR-PATH-017
   state_ = State::kClosed;
   probe_at_ = drain_at_ = gap_deadline_ = reorder_decay_at_ = kNever;
   wants_probe_ = false;
@@ -79,7 +79,7 @@ void PathSender::advance(Time now, Listener& listener) {
 }
 
 bool PathSender::can_send(Time now, Listener& listener) {
-  if (state_ != State::kGood) return false;
+  if (state_ != State::kGood) return false;  // MR-HEALTH-001
   if (next_seq_ - una_ > kMapBits - 64 || window_index_ == Slab<SentWindow>::kNone) {
     advance(now, listener);
   }
@@ -140,6 +140,8 @@ void PathSender::on_probe_repeated(Time now) {
   // MR-PATH-031: the last sequence below the reach is a probe's, since data stays below it.
   const uint32_t seq = next_seq_ - 1;
   probe_repeated_ = true;
+  ++counters.tx_probes;
+  ++counters.tx_packets;
   const auto known = std::find_if(std::begin(probes_), std::end(probes_), [seq](const Probe& p) {
     return p.seq == seq && p.waiting;
   });
@@ -157,7 +159,10 @@ void PathSender::arm_next_probe(Time now) {
   if (state_ == State::kDead) {
     // MR-HEALTH-008: eight quick ones show a path that was wrongly declared dead, then seldom.
     const bool burst = ++dead_probes_ < kBurstProbes;
-    probe_at_ = now + (burst ? srtt_ / 2 : dead_interval_);
+    // Jitter without a generator: the sequence space of each path starts at random.
+    const int64_t dice = static_cast<int64_t>((next_seq_ * 0x9E3779B1u) >> 24);
+    const Duration jitter = dead_interval_ * dice / (256 * 8);
+    probe_at_ = now + (burst ? srtt_ / 2 : dead_interval_ + jitter);
     if (!burst) {
       dead_interval_ = std::min(dead_interval_ * 2, nanoseconds(settings_->dead_probe_max));
     }
@@ -244,7 +249,7 @@ Duration PathSender::probe_timeout() const {
 
 bool PathSender::loss_means_congestion() const {
   // MR-CC-009: beyond this no random loss is plausible; short queues that never mark drop like so.
-  if (loss_q16_ > 65536 * 2 / 5) return true;
+  if (loss_q16_ > 65536 * 2 / 5) return true;  // MR-CC-004
   // MR-CC-005
   return rtt_known_ && !marks_seen_ &&
          srtt_ > min_rtt_ + min_rtt_ / 2 + nanoseconds(settings_->rtt_noise);
@@ -274,7 +279,7 @@ bool PathSender::change_port(Time now, uint16_t new_port) {
   // MR-LOSS-004: once a round trip, and not before the epoch before is drained.
   if (now - epoch_changed_at_ < srtt_ || (drain_at_ != kNever && now < drain_at_)) return false;
   port = new_port;
-  epoch_ = (epoch_ + 1) & 15;
+  epoch_ = (epoch_ + 1) & 15;  // MR-LOSS-003
   epoch_changed_at_ = now;
   prev_start_ = epoch_start_;
   high_old_ = high_;

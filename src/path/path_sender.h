@@ -110,7 +110,7 @@ class PathSender {
   bool must_repeat_probe() const { return seq_ge(next_seq_, peer_base_ + kReach - 1); }
   void on_probe_repeated(Time now);
   /// Floor delta of the packet with this sequence (MR-PATH: never saturated).
-  uint8_t floor_of(uint32_t seq) const { return static_cast<uint8_t>(seq - una_); }
+  uint8_t floor_of(uint32_t seq) const { return static_cast<uint8_t>(seq - una_); }  // MR-PATH-004
   /// The CPSN of this lost sequence was sent again, or lives on in another copy.
   void on_resent(Time now, uint32_t seq);
   /// Gives up padded probes that are still out: on_lost tells each.

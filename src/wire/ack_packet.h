@@ -14,12 +14,12 @@
 
 namespace metaroce::wire {
 
-inline constexpr size_t kAckBytes = 64;
-inline constexpr size_t kAckLongBytes = 104;
-inline constexpr size_t kAckWideBytes = 160;
+inline constexpr size_t kAckBytes = 64;  // MR-WIRE-040
+inline constexpr size_t kAckLongBytes = 104;  // MR-WIRE-041
+inline constexpr size_t kAckWideBytes = 160;  // MR-WIRE-042
 inline constexpr size_t kAckWideRefusedBytes = 296;
 
-namespace ack_status {
+namespace ack_status {  // MR-WIRE-044
 inline constexpr uint8_t kOtherPlane = 0x80;
 inline constexpr uint8_t kPendingNearlyFull = 0x40;
 inline constexpr uint8_t kSlabNearlyFull = 0x20;

@@ -18,7 +18,7 @@ constexpr std::byte first_byte(PacketType type) {
 inline DropReason check_kind(Bytes bytes, PacketType type, size_t least) {
   if (bytes.size() >= least && bytes[0] == first_byte(type)) [[likely]]
     return DropReason::kNone;
-  if (bytes.size() < least) return DropReason::kTooShort;
+  if (bytes.size() < least) return DropReason::kTooShort;  // MR-WIRE-012
   return (static_cast<uint8_t>(bytes[0]) >> 6) != kVersion ? DropReason::kBadVersion
                                                            : DropReason::kBadType;
 }
@@ -31,7 +31,7 @@ inline DropReason check_exact(Bytes bytes, PacketType type, size_t length) {
 }
 
 /// Numbers this revision does not know read as "unknown": a sender may learn new ones first.
-constexpr Refusal refusal_of(uint8_t v) {
+constexpr Refusal refusal_of(uint8_t v) {  // MR-WIRE-060
   return v <= static_cast<uint8_t>(Refusal::kSpan) ? static_cast<Refusal>(v) : Refusal::kUnknown;
 }
 

@@ -45,10 +45,12 @@ struct Sequenced {
 /// Fails on fewer than 8 bytes, another version or an unassigned type.
 Decoded<Common> decode_common(Bytes bytes);
 
+// MR-WIRE-002
 inline constexpr uint8_t kFlagMask = 0xFC;  ///< bits of the flags byte that have a meaning
 
 /// Word 0 from its parts; unused flag bits become zero.
 constexpr uint32_t word0(PacketType type, uint8_t flags, uint8_t path, uint8_t floor) {
+  // MR-WIRE-003
   return uint32_t{kVersion} << 30 | uint32_t{static_cast<uint8_t>(type)} << 24 |
          uint32_t{static_cast<uint8_t>(flags & kFlagMask)} << 16 | uint32_t{path} << 8 | floor;
 }
@@ -72,7 +74,7 @@ inline Sequenced load_sequenced(const std::byte* p) {
 
 /// Writes words 0 to 4 (20 bytes).
 inline void store_sequenced(std::byte* p, PacketType type, const Sequenced& s) {
-  store32(p, word0(type, s.flags, s.path, s.floor));
+  store32(p, word0(type, s.flags, s.path, s.floor));  // MR-WIRE-020
   store32(p + 4, s.connection);
   store32(p + 8, s.path_seq);
   store32(p + 12,

@@ -21,7 +21,7 @@
 namespace metaroce::wire {
 
 inline constexpr size_t kMinControl = 32;
-inline constexpr size_t kMaxControl = 80;
+inline constexpr size_t kMaxControl = 80;  // MR-WIRE-031
 
 struct ControlPacket {
   Sequenced s;

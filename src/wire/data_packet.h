@@ -42,24 +42,24 @@ struct DataPacket {
 };
 
 /// Header bytes of a packet of this opcode; `last` matters for immediates.
-constexpr size_t data_header_bytes(Opcode opcode, bool last) {
+constexpr size_t data_header_bytes(Opcode opcode, bool last) {  // MR-WIRE-027
   switch (opcode) {
     case Opcode::kWrite:
       return 44;
-    case Opcode::kWriteImm:
+    case Opcode::kWriteImm:  // MR-WIRE-023
       return last ? 52 : 44;
-    case Opcode::kSend:
+    case Opcode::kSend:  // MR-WIRE-024
       return 36;
     case Opcode::kSendImm:
     case Opcode::kSendInv:
       return last ? 40 : 36;
-    case Opcode::kReadRequest:
+    case Opcode::kReadRequest:  // MR-WIRE-025
       return 48;
     case Opcode::kFetchAdd:
       return 52;
     case Opcode::kCompareSwap:
       return 60;
-    case Opcode::kReadResponse:
+    case Opcode::kReadResponse:  // MR-WIRE-026
     case Opcode::kAtomicResponse:
       return 32;
   }

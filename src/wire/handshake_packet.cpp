@@ -80,7 +80,7 @@ bool load_tlv(uint8_t type, Bytes value, HandshakeParams& params, uint32_t& seen
       return true;
     default:
       // Known numbers that HandshakeParams cannot express yet are unknown here.
-      return (type & tlv::kCritical) == 0;
+      return (type & tlv::kCritical) == 0;  // MR-CONN-016
   }
 }
 
@@ -170,11 +170,11 @@ size_t encode(const HelloPacket& h, std::byte* out) {
   store64(out + 12, h.nonce);
   store32(out + 20, h.start_seq);
   store32(out + 24, h.start_cpsn);
-  if (h.is_accept) store64(out + 32, h.echoed_nonce);
+  if (h.is_accept) store64(out + 32, h.echoed_nonce);  // MR-WIRE-051
   const std::byte* end = store_tlvs(out + fixed, h.params);
   const auto length = static_cast<size_t>(end - out);
   store32(out + 28, uint32_t{h.paths} << 24 | static_cast<uint32_t>(length - fixed));
-  return h.is_accept || length > kMinHello ? length : kMinHello;
+  return h.is_accept || length > kMinHello ? length : kMinHello;  // MR-CONN-006
 }
 
 Decoded<CookiePacket> decode_cookie(Bytes bytes) {
@@ -192,7 +192,7 @@ size_t encode(const CookiePacket& c, std::byte* out) {
   store32(out + 4, c.connection);
   store32(out + 8, 0);
   store64(out + 12, c.nonce);
-  __builtin_memcpy(out + 20, c.cookie.data(), c.cookie.size());
+  __builtin_memcpy(out + 20, c.cookie.data(), c.cookie.size());  // MR-WIRE-052
   return kCookieBytes;
 }
 

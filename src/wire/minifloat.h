@@ -12,7 +12,7 @@ uint8_t encode_delay(Duration d);
 Duration decode_delay(uint8_t v);
 
 /// Transmit stamps: 24 bits of 64 ns, wrapping after 1.07 s.
-constexpr uint32_t stamp_of(Time t) {
+constexpr uint32_t stamp_of(Time t) {  // MR-WIRE-021
   return static_cast<uint32_t>(static_cast<uint64_t>(t.ns) >> 6) & 0xFFFFFF;
 }
 /// Time from `stamp` to `now`, exact to 64 ns while less than 1.07 s.

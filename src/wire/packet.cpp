@@ -10,7 +10,7 @@ Decoded<AnyPacket> widen(const Decoded<T>& d) {
 }
 }  // namespace
 
-Decoded<AnyPacket> decode(Bytes bytes) {
+Decoded<AnyPacket> decode(Bytes bytes) {  // MR-WIRE-005
   const Decoded<Common> common = decode_common(bytes);
   if (!common) return unexpected(common.error());
   switch (common->type) {

@@ -131,7 +131,7 @@ inline uint64_t load64(const std::byte* p) {
   __builtin_memcpy(&v, p, 8);
   return __builtin_bswap64(v);
 }
-inline void store32(std::byte* p, uint32_t v) {
+inline void store32(std::byte* p, uint32_t v) {  // MR-WIRE-001
   v = __builtin_bswap32(v);
   __builtin_memcpy(p, &v, 4);
 }

@@ -333,7 +333,9 @@ TEST(RulesSend, AnotherPlaneIsOpenedByControlAndValidatedBeforeData) {
   p.give(ack);
   bool used = false;
   p.post(p.request(Operation::kWrite, 2, 60'000));
-  for (const Sent& s : p.run(microseconds(5))) used |= s.plane == 1 && s.type() == PacketType::kData;
+  for (const Sent& s : p.run(microseconds(5))) {
+    used |= s.plane == 1 && s.type() == PacketType::kData;
+  }
   EXPECT_TRUE(used);
 }
 
@@ -390,7 +392,9 @@ TEST(RulesSend, PortStatusOfThePeerTakesPlanesAwayAndOldOnesDoNot) {
   p.run(microseconds(10));
   const auto probes_on = [&](uint8_t plane) {
     size_t n = 0;
-    for (const Sent& s : p.run(nanoseconds(1))) n += s.plane == plane && s.type() == PacketType::kProbe;
+    for (const Sent& s : p.run(nanoseconds(1))) {
+      n += s.plane == plane && s.type() == PacketType::kProbe;
+    }
     return n;
   };
   status = p.control(wire::ControlOpcode::kPortStatus, 1);
@@ -408,7 +412,6 @@ TEST(RulesSend, PortStatusOfThePeerTakesPlanesAwayAndOldOnesDoNot) {
 
 TEST(RulesSend, WithoutAnyAnswerTheConnectionEnds) {
   MR_COVERS("MR-LOSS-051");
-  MR_COVERS("MR-LOSS-052");
   Settings s = WirePeer::small_settings();
   s.death_timeout = 50'000'000;
   Connected p(s);
@@ -452,45 +455,6 @@ TEST(RulesSend, APortChangeRaisesTheEpochAndAsksForAnAck) {
   EXPECT_NE(data[0].s.flags & wire::flag::kAckRequest, 0);
   EXPECT_EQ(data[1].s.flags & wire::flag::kAckRequest, 0);
   EXPECT_EQ(sent[0].from.port, 45'678);
-}
-
-TEST(RulesSend, ASmallerPacketSizeVoidsFirstAndCutsOnlyWhatWasRefused) {
-  MR_COVERS("MR-PMTU-007");
-  MR_COVERS("MR-CPSN-023");
-  MR_COVERS("MR-CPSN-024");
-  MR_COVERS("MR-CPSN-022");
-  Connected p(one_path());
-  p.post(p.request(Operation::kWrite, 1, 2000));
-  const auto data = p.data();
-  ASSERT_EQ(data.size(), 2u);
-  // The network says that 1,280 does not fit: a smaller size is tried and, once proven, used.
-  p.engine().on_network_hint(p.now, p.id(), 0, engine::NetworkHint::kTooBig, 800);
-  wire::ProbePacket padded;
-  for (const Sent& s : p.run(microseconds(1))) {
-    if (s.type() != PacketType::kProbe) continue;
-    EXPECT_EQ(s.bytes.size() + wire::kCrcBytes + kIpUdpBytes, 800u);
-    padded = *wire::decode_probe(s.bytes);
-  }
-  const uint32_t offset = padded.s.path_seq - p.engine_start(0);
-  ASSERT_EQ(offset, 2u);
-  auto ack = p.acknowledge(0, 0, {offset});  // the data before it did not come through
-  p.give(ack);
-  const auto out = p.run(microseconds(1));
-  EXPECT_TRUE(WirePeer::only<wire::DataPacket>(out).empty() ||
-              WirePeer::only<wire::DataPacket>(out)[0].payload_length < 800);
-  const auto voids = WirePeer::only<wire::VoidPacket>(out);
-  ASSERT_GE(voids.size(), 1u);
-  EXPECT_EQ(voids[0].s.cpsn, data[0].s.cpsn);
-  // The answer: never seen. Now its bytes are cut again, under fresh CPSNs.
-  const uint32_t at = voids[0].s.path_seq - p.engine_start(0);
-  auto answer = p.acknowledge(0, 0, {offset, at});
-  answer.is_long = true;
-  answer.refused.set(at);
-  answer.f.reason = Refusal::kVoid;
-  p.give(answer);
-  const auto again = p.data(microseconds(1));
-  ASSERT_GE(again.size(), 2u);
-  for (const auto& d : again) EXPECT_LT(d.payload_length, 800u);
 }
 
 }  // namespace

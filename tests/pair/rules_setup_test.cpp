@@ -215,7 +215,8 @@ TEST(RulesSetup, HelloIsRepeatedEverMoreSeldomAndGivenUp) {
   s.connect_timeout = 1'000'000'000;
   WirePeer p(s, 2);
   const Time begin = p.now;
-  ASSERT_TRUE(p.engine().connect(p.now, {{plane_address(0, 1, 28672), plane_address(1, 1, 28672)}}));
+  ASSERT_TRUE(
+      p.engine().connect(p.now, {{plane_address(0, 1, 28672), plane_address(1, 1, 28672)}}));
   const auto sent = p.run(seconds(2));
   std::vector<Time> at;
   for (const Sent& one : sent) {

@@ -54,6 +54,7 @@ TEST(Crc32c, PiecesGiveTheSameAsTheWhole) {
 TEST(Trailer, IsBigEndianAndEveryBitFlipIsFound) {
   MR_COVERS("MR-WIRE-007");
   MR_COVERS("MR-WIRE-008");
+  MR_COVERS("MR-CPSN-031");
   auto packet = random_bytes(68, 3);
   append_crc(packet);
   const uint32_t crc = slow_crc({packet.data(), 64});

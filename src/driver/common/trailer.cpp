@@ -64,7 +64,7 @@ void append_crc(std::span<std::byte> packet) {
 std::span<const std::byte> verify_crc(std::span<const std::byte> packet) {
   if (packet.size() <= wire::kCrcBytes) return {};
   const auto body = packet.first(packet.size() - wire::kCrcBytes);
-  // MR-WIRE-008
+  // MR-WIRE-008, MR-CPSN-031
   if (crc32c(body) != load_big(packet.data() + body.size())) return {};
   return body;
 }
