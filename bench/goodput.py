@@ -36,7 +36,8 @@ def product(bins, paths, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", default="build/release/bin", type=pathlib.Path)
-    parser.add_argument("--pairs", default=5, type=int, help="pairs of runs for each number of paths")
+    parser.add_argument("--pairs", default=5, type=int,
+                        help="pairs of runs for each number of paths")
     parser.add_argument("--seconds", default=1.0, type=float, help="length of a run")
     parser.add_argument("--buffers", default=64 << 20, type=int, help="socket buffer bytes")
     parser.add_argument("--paths", default=[1, 8, 64], type=int, nargs="+")
