@@ -49,14 +49,15 @@ def write_noise(path, size, seed=1):
 
 
 class Receiver:
-    """`metaroce recv` on a free port; waits for its "listening" line."""
+    """`metaroce recv` on a free port, behind `prefix`; waits for its "listening" line."""
 
-    def __init__(self, folder, *arguments, listen="127.0.0.1:0", planes=0):
-        command = [metaroce(), "recv", "--dir", str(folder)]
+    def __init__(self, folder, *arguments, listen="127.0.0.1:0", planes=0, prefix=()):
+        command = [*prefix, metaroce(), "recv", "--dir", str(folder)]
         if planes:
             command += ["--planes", str(planes), "--listen", "127.0.1.1:0"]
         else:
-            command += ["--listen", listen]
+            for address in [listen] if isinstance(listen, str) else listen:
+                command += ["--listen", address]
         self.process = subprocess.Popen(command + [str(a) for a in arguments],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         errors="replace", env=environment())
@@ -125,15 +126,15 @@ class Receiver:
         return "\n".join(self.lines)
 
 
-def start_send(*arguments, **options):
-    return subprocess.Popen([metaroce(), "send"] + [str(a) for a in arguments],
+def start_send(*arguments, prefix=(), **options):
+    return subprocess.Popen([*prefix, metaroce(), "send"] + [str(a) for a in arguments],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             errors="replace", env=environment(), **options)
 
 
-def run(*arguments, bound=BOUND, **options):
+def run(*arguments, bound=BOUND, prefix=(), **options):
     """Runs `metaroce ARGUMENTS`; a run longer than `bound` seconds fails the test."""
-    return subprocess.run([metaroce()] + [str(a) for a in arguments], capture_output=True,
+    return subprocess.run([*prefix, metaroce()] + [str(a) for a in arguments], capture_output=True,
                           text=True, errors="replace", timeout=bound, env=environment(), **options)
 
 
