@@ -72,6 +72,7 @@ class Engine::Impl {
                         c.state() == ConnectionState::kClosing ||
                         c.state() == ConnectionState::kTimeWait;
     if (common.type <= PacketType::kAckWideRefused && !set_up) {
+      c.repeat_accept();
       shared_.drop(c.state() == ConnectionState::kAccepting ? DropReason::kNotConfirmed
                                                             : DropReason::kNoState);
       return false;
@@ -132,8 +133,7 @@ class Engine::Impl {
       // It echoes the id that the peer used; which of our connections speaks to it?
       for (uint32_t i = 0; i < table_.size(); ++i) {
         if (table_[i] == nullptr) continue;
-        table_[i]->on_unknown_connection(now, *packet);
-        touch(i);
+        if (table_[i]->on_unknown_connection(now, *packet)) touch(i);
       }
       return;
     }
@@ -152,7 +152,7 @@ class Engine::Impl {
       touch(known);
       return;
     }
-    if (half_open() >= kMaxHalfOpen) return shared_.drop(DropReason::kTableFull);
+    if (half_open() >= std::min<size_t>(kMaxHalfOpen, (table_.size() + 1) / 2)) return shared_.drop(DropReason::kTableFull);
     Connection* c = create();
     if (c == nullptr) return shared_.drop(DropReason::kTableFull);
     const uint32_t index = c->handle() >> 16;
@@ -288,13 +288,16 @@ class Engine::Impl {
 
   void remove(uint32_t index) {
     Connection& c = *table_[index];
-    by_nonce_.erase(c.peer_nonce());
-    // Completions that nobody polled yet outlive the connection.
+    deadlines_.set(index, kNever);
+    // Completions that nobody polled yet outlive the connection. When they do not all fit, it
+    // stays until poll_completions has taken the rest.
     Completion done[16];
-    for (size_t n = c.poll(done); n > 0; n = c.poll(done)) {
+    for (size_t n = c.has_completions() ? 1 : 0; n > 0;) {
+      if (leftovers_.capacity() - leftovers_.size() < std::size(done)) return;
+      n = c.poll(done);
       for (size_t i = 0; i < n; ++i) leftovers_.push(done[i]);
     }
-    deadlines_.set(index, kNever);
+    by_nonce_.erase(c.peer_nonce());
     table_[index].reset();
   }
 
@@ -308,7 +311,9 @@ class Engine::Impl {
     for (uint32_t i = 0; i < size && n < out.size(); ++i) {
       const uint32_t index = (next_poll_ + i) % size;
       Connection* c = table_[index].get();
-      if (c != nullptr && c->has_completions()) n += c->poll(out.subspan(n));
+      if (c == nullptr || !c->has_completions()) continue;
+      n += c->poll(out.subspan(n));
+      if (c->state() == ConnectionState::kDead && !c->has_completions()) remove(index);
     }
     next_poll_ = (next_poll_ + 1) % size;
     return n;

@@ -153,7 +153,7 @@ TEST_F(ReceiverTest, LengthRules) {
   EXPECT_EQ(feed(packet(Opcode::kWrite, 1, 10, 10, false)), kAccepted);
   EXPECT_EQ(feed(packet(Opcode::kWrite, 1, 5, 10, true)), Refusal::kLength);  // below a byte
   EXPECT_EQ(feed(packet(Opcode::kWrite, 1, 20, 10, true)), kAccepted);
-  EXPECT_EQ(feed(packet(Opcode::kWrite, 1, 20, 11, false)), Refusal::kLength);  // beyond
+  EXPECT_EQ(feed(packet(Opcode::kWrite, 1, 25, 10, false)), Refusal::kLength);  // beyond
   EXPECT_EQ(feed(packet(Opcode::kWrite, 1, 20, 10, true)), Refusal::kLength);   // twice
   EXPECT_EQ(feed(packet(Opcode::kWrite, 1, 0, 11, false)), Refusal::kLength);   // too many bytes
   EXPECT_EQ(feed(packet(Opcode::kWriteImm, 1, 0, 10, false)), Refusal::kUnsupported);

@@ -54,6 +54,18 @@ TEST_F(SenderTest, RefusesWhatCannotBeSent) {
   EXPECT_EQ(post(1, Operation::kWrite, 1), Status::kFull);
 }
 
+TEST_F(SenderTest, LimitsAreComparedAsSerialNumbers) {
+  MR_COVERS("MR-MSG-024");
+  ASSERT_EQ(post(1, Operation::kSend, 10), Status::kOk);
+  sender.on_limit(0, 0xF000'0000u);  // behind 0, not far ahead of it
+  EXPECT_FALSE(sender.ready(now));
+  // The limit goes around: what comes after 0xFFFF'FFFF is ahead of it.
+  for (const uint32_t limit : {0x7000'0000u, 0xE000'0000u, 0x1000'0000u}) {
+    sender.on_limit(0, limit);
+    EXPECT_EQ(pools.streams()[0].limit, limit);
+  }
+}
+
 TEST_F(SenderTest, HeadersOfAWriteWithImmediate) {
   MR_COVERS("MR-MSG-003");
   ASSERT_EQ(post(1, Operation::kWriteImm, 2000), Status::kOk);

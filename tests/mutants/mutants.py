@@ -117,6 +117,16 @@ class Workshop:
                 return f"{test}: {line.strip()[:60]}"
         return f"{test}: exit code {done.returncode}"
 
+    def prove(self, tests):
+        """Without a mutant all is well: a test that is red anyway would catch everything."""
+        error = self.make(sorted(tests))
+        if error:
+            sys.exit(f"mutants: the tree does not build\n{error}")
+        for test in sorted(tests):
+            failed = self.fails(test)
+            if failed:
+                sys.exit(f"mutants: {test} fails without any mutant: {failed}")
+
     def hunt(self, mutant):
         first = mutant["tests"]
         for group in (first, [t for t in UNIT if t not in first],
@@ -152,9 +162,11 @@ def main():
     if unknown:
         parser.error(f"no such mutant: {' '.join(sorted(unknown))}")
     shop = Workshop(options.build.resolve(), options.jobs)
+    chosen = [by_name[n] for n in options.names] or mutants
+    shop.prove({t for m in chosen for t in m["tests"]})
     survived = []
     print(f"{'mutant':34} {'seconds':>7}  caught by")
-    for m in [by_name[n] for n in options.names] or mutants:
+    for m in chosen:
         begin = time.monotonic()
         place = shop.tree / m["file"]
         whole = place.read_text()
