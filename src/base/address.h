@@ -14,6 +14,8 @@ struct SocketAddress {
   uint8_t family = 0;
 
   bool operator==(const SocketAddress&) const = default;
+  /// 0.0.0.0 or ::, "any address of this host".
+  bool is_any() const { return bytes == std::array<uint8_t, 16>{}; }
   bool same_host(const SocketAddress& o) const { return family == o.family && bytes == o.bytes; }
 };
 

@@ -9,6 +9,7 @@ constexpr int kGainShift = 4;  // DCTCP's g = 1/16 (RFC 8257)
 }  // namespace
 
 void Window::on_ack(const AckInfo& ack, const Limits& limits) {
+  if (before_cut_ != 0 && ack.now - last_cut_ > ack.srtt * 2) before_cut_ = 0;  // too old to undo
   round_packets_ += ack.packets;
   round_marked_ += std::min(ack.marked, ack.packets);
   round_limited_ |= ack.limited;
@@ -38,6 +39,7 @@ void Window::end_round(const AckInfo& ack, const Limits& limits) {
       const uint64_t cut = (bytes_ * alpha_) >> 17;  // half of the fraction
       bytes_ = std::max(limits.minimum, bytes_ - cut);
       last_cut_ = ack.now;
+      before_cut_ = 0;
     } else if (round_limited_) {
       bytes_ = std::min(limits.maximum, bytes_ + limits.packet);
     }

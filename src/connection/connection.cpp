@@ -40,6 +40,7 @@ Status Connection::post(const WorkRequest& request) {
       state_ != ConnectionState::kAccepting) {
     return Status::kNotConnected;
   }
+  completions_hint_ = true;  // on a failed stream it completes at once
   return sender_.post(request);
 }
 
@@ -48,6 +49,7 @@ Status Connection::post_receive(Time, const ReceiveRequest& request) {
       state_ != ConnectionState::kAccepting) {
     return Status::kNotConnected;
   }
+  completions_hint_ = true;
   return receiver_.post(request);
 }
 

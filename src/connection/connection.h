@@ -36,6 +36,8 @@ class Connection final : public path::Listener {
   /// Responder: takes a HELLO that no connection knew.
   void start_accept(Time now, const wire::HelloPacket& hello, const RxPacket& rx);
   void on_hello_again(Time now, const RxPacket& rx);
+  /// A packet came before CONFIRM: ours or the peer's answer was lost.
+  void repeat_accept() { accept_due_ = state_ == ConnectionState::kAccepting; }
   void on_accept(Time now, const wire::HelloPacket& accept, const RxPacket& rx);
   void on_cookie(Time now, const wire::CookiePacket& cookie);
   void on_confirm(Time now, const wire::ConfirmPacket& confirm, const RxPacket& rx);
@@ -48,7 +50,8 @@ class Connection final : public path::Listener {
   void on_probe(Time now, const RxPacket& rx);
   void on_void(Time now, const RxPacket& rx);
   void on_ack(Time now, const RxPacket& rx);
-  void on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet);
+  /// True if it speaks of this connection.
+  bool on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet);
 
   // --- sending (scheduler.cpp) ---
   size_t transmit(Time now, std::span<TxRun> runs);
@@ -105,6 +108,9 @@ class Connection final : public path::Listener {
   void unqueue(uint32_t cpsn, SendEntry& entry);
   RepairList& list(uint16_t id);
   void on_control_accepted(uint32_t slot);
+  void on_control_refused(uint32_t slot);
+  bool has_control_slot() const;
+  void open_waiting_paths();
   void note_big_loss(PathSlot& slot);
   void apply_marks(Time now, PathSlot& slot, const path::AckOutcome& outcome, uint16_t ce,
                    bool limited, bool all_limited);
@@ -253,7 +259,6 @@ class Connection final : public path::Listener {
   uint32_t current_refused_seq_ = 0;
   Time current_time_{0};
   uint64_t acked_bytes_now_ = 0;
-  bool congestion_loss_now_ = false;
 
   Time deadline_ = kNever;
   Time setup_at_ = kNever;
@@ -266,6 +271,10 @@ class Connection final : public path::Listener {
   Status verdict_status_ = Status::kUnresponsive;
   Time heard_at_{0};
   Time progress_at_{0};
+  Time kept_at_{-(1ll << 60)};   ///< last keep-alive probe
+  Time retry_at_ = kNever;       ///< a pool of the engine was empty
+  uint32_t next_open_ = 0xFFFFFFFFu;  ///< first path whose PATH_OPEN was not queued yet
+  uint32_t setup_hints_ = 0;
   Time marked_at_{-(1ll << 60)};
   Time credit_probe_at_ = kNever;
   Duration credit_probe_wait_{};

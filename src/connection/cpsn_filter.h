@@ -34,6 +34,8 @@ class CpsnFilter {
     // MR-CPSN-003: only a new highest CPSN moves the window.
     for (; seq_lt(highest_, cpsn); ++highest_) put(highest_ + 1, Fate::kUnseen);
     put(cpsn, fate);
+    // What left the window undecided stays so for ever; nothing may walk over it one by one.
+    if (seq_lt(decided_, highest_ - window_ + 1)) decided_ = highest_ - window_ + 1;
     while (seq_le(decided_, highest_) && get(decided_) != Fate::kUnseen) ++decided_;
   }
 

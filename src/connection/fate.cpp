@@ -21,7 +21,6 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   current_ack_ = &ack;
   current_time_ = now;
   acked_bytes_now_ = 0;
-  congestion_loss_now_ = false;
   newest_refused_ = ack.f.base + static_cast<uint32_t>(std::max(ack.refused.last_from(0), 0));
   // Before the ACK frees anything: was the window in use? (MR-CC-006)
   const bool limited = slot.tx.in_flight() * 2 >= slot.tx.window().bytes();
@@ -74,9 +73,6 @@ void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& o
   info.limited = all_limited;
   congestion_.on_ack(info, all_limits);
   if (ce > 0) marked_at_ = now;
-  if (congestion_loss_now_) {  // MR-CC-005
-    slot.tx.window().on_congestion_loss(now, slot.tx.srtt(), path_limits);
-  }
   if (outcome.spurious > 0) slot.tx.window().undo();
 }
 
@@ -107,7 +103,11 @@ void Connection::decide(uint32_t cpsn, SendEntry& entry, bool refused, uint8_t p
   completions_hint_ = true;
   if (entry.control) {
     const uint32_t slot = entry.fragment.send;
-    if (!refused) on_control_accepted(slot);
+    if (refused) {
+      on_control_refused(slot);
+    } else {
+      on_control_accepted(slot);
+    }
     control_used_[slot] = false;
     return;
   }
@@ -142,7 +142,12 @@ void Connection::on_lost(uint8_t path, uint32_t seq, const path::SentRecord& rec
   if (record.kind == SentKind::kPaddedProbe) return on_padded_lost(slot);
   --in_flight_packets_;
   in_flight_bytes_ -= record.size;
-  if (slot.tx.loss_means_congestion()) congestion_loss_now_ = true;
+  if (slot.tx.lost_by_gap() && slot.tx.loss_means_congestion()) {  // MR-CC-005
+    const uint64_t packet = payload_ + 64;
+    slot.tx.window().on_congestion_loss(
+        current_time_, slot.tx.srtt(),
+        {packet, shared_.settings.max_path_window, static_cast<uint32_t>(packet)});
+  }
   if (record.kind == SentKind::kData && record.size > 1280) note_big_loss(slot);
   if (!window_->contains(record.cpsn)) return;
   SendEntry& entry = window_->at(record.cpsn);
@@ -189,6 +194,14 @@ void Connection::on_control_accepted(uint32_t slot_index) {
     default:
       return;
   }
+}
+
+void Connection::on_control_refused(uint32_t slot_index) {
+  const wire::ControlPacket& body = controls_[slot_index];
+  if (body.opcode != wire::ControlOpcode::kPathOpen || body.path >= tx_paths_) return;
+  path::PathSender& tx = paths_[body.path]->tx;
+  if (tx.state() == path::State::kOpening) tx.close(*this);  // the peer has no room for it
+  check_paths_open();
 }
 
 void Connection::note_big_loss(PathSlot& slot) {

@@ -7,10 +7,6 @@
 namespace metaroce::connection {
 namespace {
 
-bool is_wildcard(const SocketAddress& a) {
-  return std::all_of(a.bytes.begin(), a.bytes.end(), [](uint8_t b) { return b == 0; });
-}
-
 /// Words 2 to 6 and the TLVs without the cookie, as MR-CONN-011 wants them.
 void absorb(SipHash& hash, std::span<const std::byte> packet, size_t fixed) {
   hash.update(packet.subspan(8, 20));
@@ -85,7 +81,7 @@ void Connection::remember_peer(const wire::HelloPacket& packet, const RxPacket& 
     const SocketAddress& a = packet.params.planes[i];
     if (a.family == 0) continue;
     listed = static_cast<uint8_t>(i + 1);
-    if (!is_wildcard(a)) {
+    if (!a.is_any()) {
       const uint32_t scope = peer_[i].scope;
       peer_[i] = a;
       peer_[i].scope = scope;
@@ -227,10 +223,11 @@ void Connection::open_handshake_paths() {
 }
 
 void Connection::measure_setup(Time now) {
-  // MR-LOSS-035: unambiguous only when nothing was repeated.
-  const bool once = hello_count_ == 1 && setup_sent_at_ != kNever;
-  setup_rtt_ = once ? std::max(now - setup_sent_at_, nanoseconds(1000))
-                    : nanoseconds(shared_.settings.initial_rtt);
+  // MR-LOSS-035; with repetitions the first one counts: too long a guess only waits, too short a
+  // one floods.
+  const bool known = setup_sent_at_ != kNever;
+  setup_rtt_ = known ? std::clamp(now - setup_sent_at_, nanoseconds(1000), seconds(1))
+                     : nanoseconds(shared_.settings.initial_rtt);
 }
 
 void Connection::become_open(Time now, ConnectionEventKind kind) {

@@ -57,10 +57,18 @@ void Connection::open_other_paths(Time now) {
     slot.tx.open(static_cast<uint8_t>(i), plane, start, port,
                  path::State::kOpening, setup_rtt_);
     slot.tx.generation = 1;
-    if (!shared_.plane_up[plane]) {
-      declare_dead(now, slot);
-      continue;
-    }
+  }
+  next_open_ = per_plane;
+  open_waiting_paths();
+  (void)now;
+}
+
+void Connection::open_waiting_paths() {
+  for (; next_open_ < tx_paths_; ++next_open_) {
+    PathSlot& slot = *paths_[next_open_];
+    if (slot.tx.state() != path::State::kOpening) continue;
+    if (!has_control_slot()) return;  // goes on when one is free
+    const uint8_t plane = slot.tx.plane;
     wire::ControlPacket open;
     open.opcode = wire::ControlOpcode::kPathOpen;
     open.path = slot.tx.id;
@@ -226,7 +234,9 @@ void Connection::check_paths_open() {
   if (paths_open_told_ || state_ != ConnectionState::kOpen) return;
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     const path::State s = paths_[i]->tx.state();
-    if (s == path::State::kOpening || s == path::State::kValidating) return;
+    if (s == path::State::kOpening) return;
+    // A plane that does not answer must not keep the others waiting for ever.
+    if (s == path::State::kValidating && paths_[i]->tx.unanswered() < 10) return;
     if (s == path::State::kGood && paths_[i]->pmtu_search) return;
   }
   paths_open_told_ = true;
@@ -237,7 +247,7 @@ void Connection::on_plane_state(Time now, uint8_t plane, bool up) {
   if (state_ != ConnectionState::kOpen) return;
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[i];
-    if (slot.tx.plane != plane || slot.tx.state() == path::State::kClosed) continue;
+    if (slot.tx.plane != plane || !slot.tx.is_open()) continue;
     if (up) {
       slot.tx.probe_soon(now);
     } else if (active_paths() > shared_.settings.min_active_paths) {
@@ -273,7 +283,7 @@ void Connection::on_port_status(Time now, const wire::ControlPacket& packet) {
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[i];
     const uint32_t bit = 1u << slot.tx.plane;
-    if (slot.tx.state() == path::State::kClosed) continue;
+    if (!slot.tx.is_open()) continue;
     if ((peer_mask_ & bit) != 0) {
       if ((before & bit) == 0) slot.tx.probe_soon(now);
     } else if (active_paths() > shared_.settings.min_active_paths) {

@@ -195,7 +195,7 @@ void Connection::open_incoming(const wire::ControlPacket& packet, const RxPacket
   // MR-PATH-041: an old or repeated generation changes nothing.
   if (rx.is_open() && static_cast<int16_t>(generation - rx.generation) <= 0) return;
   SocketAddress peer = packet.address[0];
-  if (peer.family == 0) peer = peer_[packet.plane];
+  if (peer.family == 0 || peer.is_any()) peer = peer_[packet.plane];
   peer.scope = peer_[packet.plane].scope;
   if (peer_[packet.plane].family == 0) peer_[packet.plane] = peer;
   rx.open(packet.plane, generation, packet.start, peer);

@@ -20,6 +20,7 @@ size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   transmit_acks(now, writer);
   if (state_ == ConnectionState::kTimeWait) return writer.used();
   if (payload_dirty_) update_payload();
+  if (next_open_ < tx_paths_) open_waiting_paths();
   send_resets();
   transmit_probes(now, writer);
   transmit_repairs(now, writer);
@@ -63,7 +64,7 @@ void Connection::transmit_setup(Time now, RunWriter& writer) {
   if (hello_due_) {
     hello_due_ = false;
     ++hello_count_;
-    setup_sent_at_ = now;
+    setup_sent_at_ = earlier(setup_sent_at_, now);
     send_setup(writer, hello_bytes_, 0, peer_from_);
     // MR-CONN-002: the first answer may be lost because the plane is down: then ask on all.
     for (uint8_t p = 1; hello_count_ > 1 && p < planes_; ++p) {
@@ -73,7 +74,7 @@ void Connection::transmit_setup(Time now, RunWriter& writer) {
   if (accept_due_) {
     accept_due_ = false;
     ++hello_count_;
-    setup_sent_at_ = now;
+    setup_sent_at_ = earlier(setup_sent_at_, now);
     send_setup(writer, accept_bytes_, setup_plane_, peer_from_);
   }
   if (confirm_due_ && !writer.full()) {
@@ -163,7 +164,8 @@ bool Connection::send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_
   slot.last_padding = padding;
   writer.commit(header, nullptr, padding);
   writer.end();
-  if (slot.tx.state() != path::State::kDead && expect_since_ == kNever) expect_since_ = now;
+  const bool proven = slot.tx.is_good() || slot.tx.state() == path::State::kSuspect;
+  if (proven && expect_since_ == kNever) expect_since_ = now;
   return true;
 }
 
@@ -194,8 +196,11 @@ void Connection::probe_path(Time now, RunWriter& writer, PathSlot& slot) {
     return;
   }
   if (slot.tx.must_repeat_probe()) return repeat_probe(now, writer, slot);  // MR-PATH-031
-  resend_lowest(now, writer, slot);
-  slot.tx.probe_not_sent(now);
+  if (resend_lowest(now, writer, slot)) {
+    slot.tx.count_as_probe(now);
+  } else {
+    slot.tx.probe_not_sent(now);
+  }
 }
 
 void Connection::transmit_probes(Time now, RunWriter& writer) {
@@ -214,6 +219,7 @@ void Connection::transmit_probes(Time now, RunWriter& writer) {
 
 void Connection::send_credit_probe(Time now, RunWriter& writer) {
   uint16_t stream = 0;
+  if (credit_probe_at_ != kNever && now < credit_probe_at_) return;
   if (!sender_.credit_blocked(stream)) {
     credit_probe_at_ = kNever;
     credit_probe_wait_ = {};
@@ -227,13 +233,14 @@ void Connection::send_credit_probe(Time now, RunWriter& writer) {
     credit_probe_at_ = now + first;
     return;
   }
-  if (now < credit_probe_at_) return;
-  for (uint32_t i = 0; i < tx_paths_; ++i) {
-    PathSlot& slot = *paths_[(next_path_hint_ + i) % tx_paths_];
+  // Several streams a time, each on a path of its own, so that no stream waits for all others.
+  for (uint32_t i = 0; i < std::min(tx_paths_ * 2, 8u); ++i) {
+    PathSlot& slot = *paths_[next_path_hint_++ % tx_paths_];
     if (!slot.tx.is_good() || !slot.tx.can_probe(now, *this)) continue;
-    if (send_probe(now, writer, slot, 0, stream)) break;
+    if (!send_probe(now, writer, slot, 0, stream)) break;
+    const uint16_t asked = stream;
+    if (!sender_.credit_blocked(stream) || stream == asked) break;
   }
-  ++next_path_hint_;
   credit_probe_wait_ =
       std::min(credit_probe_wait_ * 2, nanoseconds(shared_.settings.credit_probe_max));
   credit_probe_at_ = now + credit_probe_wait_;
@@ -414,13 +421,18 @@ void Connection::transmit_new(Time now, RunWriter& writer) {
     wanted_run_ = wanted_run();
     const uint32_t budget = new_packet_budget();
     if (budget < std::min(wanted_run_, in_flight_packets_ / 16)) return;
+    if (shared_.chunks.available() < 2) retry_at_ = now + milliseconds(1);
     if (budget == 0 || shared_.chunks.available() < 2) {
       if (window_->room(false) == 0) ++counters_.cpsn_stalls;  // MR-CPSN-014
       return;
     }
     const uint32_t size = payload_ + 64;
     PathSlot* slot = choose_path(now, size);
-    if (slot == nullptr) return;
+    if (slot == nullptr) {
+      // With nothing in flight no acknowledgement will wake us: a pool of the engine is empty.
+      if (in_flight_packets_ == 0 && good_paths_ > 0) retry_at_ = now + milliseconds(1);
+      return;
+    }
     const uint32_t n = std::min(run_length(*slot, size), budget);
     backlog_ = sender_.bytes_waiting() > congestion_.bytes() ? wire::Backlog::kMore
                                                              : wire::Backlog::kBelowBdp;
@@ -472,6 +484,11 @@ void Connection::transmit_copies(Time now, RunWriter& writer) {
 
 // --- control ---
 
+bool Connection::has_control_slot() const {
+  return window_->room(true) > 0 && shared_.chunks.available() > 0 &&
+         std::find(control_used_.begin(), control_used_.end(), false) != control_used_.end();
+}
+
 uint32_t Connection::queue_control(const wire::ControlPacket& body, uint16_t id) {
   const auto free = std::find(control_used_.begin(), control_used_.end(), false);
   if (free == control_used_.end() || window_->room(true) == 0) return kNoList;
@@ -490,7 +507,7 @@ uint32_t Connection::queue_control(const wire::ControlPacket& body, uint16_t id)
 void Connection::send_resets() {
   uint16_t stream = 0;
   uint32_t final_msn = 0;
-  while (control_.size < 16 && sender_.next_reset(stream, final_msn)) {
+  while (has_control_slot() && sender_.next_reset(stream, final_msn)) {
     wire::ControlPacket reset;
     reset.opcode = wire::ControlOpcode::kReset;
     reset.stream = stream;

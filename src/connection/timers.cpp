@@ -33,8 +33,9 @@ void Connection::setup_timers(Time now) {
     const int doublings = std::min<int>(hello_count_, 4);  // MR-CONN-005: to 16 times the first
     setup_at_ = now + nanoseconds(shared_.settings.hello_interval) * (1ll << doublings);
   } else if (state_ == ConnectionState::kAccepting) {
-    accept_due_ = true;
-    setup_at_ = now + nanoseconds(shared_.settings.hello_interval) * 2;
+    // ACCEPT is repeated when a HELLO or a packet of the peer asks for it, never by a timer: a forged
+    // source must not draw more than it sent (MR-CONN-006).
+    setup_at_ = kNever;
   } else {
     setup_at_ = kNever;
   }
@@ -47,13 +48,14 @@ void Connection::path_timers(Time now) {
       const path::TimerOutcome out = slot.tx.on_timer(now, *this);
       if (out.suspect) after_state_change(slot);
       if (out.unanswered && slot.tx.state() == path::State::kValidating) {
-        slot.tx.expire_padded(*this);
+        slot.tx.expire_padded(now, nanoseconds(shared_.settings.pmtu_wait), *this);
+        check_paths_open();
       }
       if (out.unanswered) verdict(now, slot);
     }
     if (now >= slot.pmtu_at) {
       slot.pmtu_at = kNever;
-      slot.tx.expire_padded(*this);
+      slot.tx.expire_padded(now, {}, *this);
       if (slot.pmtu_search && slot.tx.is_good()) slot.pmtu_due = true;
       check_paths_open();
     }
@@ -83,13 +85,14 @@ void Connection::backstop(Time now) {
 }
 
 void Connection::keep_alive(Time now) {
-  if (now - heard_at_ < nanoseconds(shared_.settings.keep_alive) || tx_paths_ == 0) return;
-  heard_at_ = now;
+  const Time last = std::max(heard_at_, kept_at_);
+  if (now - last < nanoseconds(shared_.settings.keep_alive) || tx_paths_ == 0) return;
+  kept_at_ = now;
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[next_path_hint_++ % tx_paths_];
     if (!slot.tx.is_good()) continue;
     slot.tx.probe_soon(now);
-    slot.tx.on_timer(now, *this);
+    if (slot.tx.on_timer(now, *this).suspect) after_state_change(slot);
     return;
   }
 }
@@ -106,9 +109,11 @@ void Connection::on_deadline(Time now) {
     return fail(now, verdict_status_, ConnectionEventKind::kLost);
   }
   const Duration death = nanoseconds(shared_.settings.death_timeout);
-  if (expect_since_ != kNever && now - expect_since_ >= death) {  // MR-LOSS-051
+  // MR-LOSS-051; whoever is heard of is not dead.
+  if (expect_since_ != kNever && now - std::max(expect_since_, heard_at_) >= death) {
     return fail(now, Status::kUnresponsive, ConnectionEventKind::kLost);
   }
+  if (now >= retry_at_) retry_at_ = kNever;
   backstop(now);
   keep_alive(now);
 }
@@ -126,13 +131,15 @@ void Connection::update_deadline(Time now) {
     t = earlier(t, earlier(raise_pmtu_at_, verdict_at_));
     t = earlier(t, earlier(credit_probe_at_, sender_.next_wakeup()));
     if (expect_since_ != kNever) {
-      t = earlier(t, expect_since_ + nanoseconds(shared_.settings.death_timeout));
+      t = earlier(t, std::max(expect_since_, heard_at_) +
+                         nanoseconds(shared_.settings.death_timeout));
     }
     if (window_->size() > 0) {
       t = earlier(t, progress_at_ + std::max(smallest_srtt() * 8,
                                              nanoseconds(shared_.settings.rto_min)));
     }
-    t = earlier(t, heard_at_ + nanoseconds(shared_.settings.keep_alive));
+    t = earlier(t, std::max(heard_at_, kept_at_) + nanoseconds(shared_.settings.keep_alive));
+    t = earlier(t, retry_at_);
   }
   deadline_ = t == kNever ? kNever : Time{std::max(t.ns, now.ns)};
 }
@@ -149,8 +156,14 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
   if (hint == NetworkHint::kNotSent) return;
   if (state_ == ConnectionState::kHelloSent) {
     setup_hint_ = status;
-    // The peer's own host says so, or there is no route: asking again for seconds helps nobody.
-    fail(now, status, ConnectionEventKind::kFailed);
+    ++setup_hints_;
+    // The peer's own host says so, or there is no route: asking again for seconds helps nobody. With
+    // several planes all of them are asked once before that.
+    if (planes_ <= 1 || setup_hints_ > planes_) {
+      fail(now, status, ConnectionEventKind::kFailed);
+    } else if (hello_count_ == 1) {
+      hello_due_ = true;
+    }
     return;
   }
   if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) return;
@@ -166,15 +179,20 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
   verdict_status_ = status;
 }
 
-void Connection::on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet) {
+bool Connection::on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet) {
   // MR-CONN-022: only if it echoes an id and a sequence that we use.
-  if (packet.word1 != peer_id_) return;
+  if (packet.word1 != peer_id_) return false;
   const bool ours = std::any_of(paths_.begin(), paths_.end(), [&](const auto& slot) {
     return slot->tx.sent_lately(now, packet.word2);
   });
-  if (!ours) return;
+  if (!ours) return false;
+  if (state_ == ConnectionState::kClosing) {  // the peer has closed and forgotten it
+    fail(now, Status::kClosed, ConnectionEventKind::kClosed);
+    return true;
+  }
   on_network_hint(now, 0xFF, NetworkHint::kPortUnreachable, 0);
   verdict_status_ = Status::kPeerFailed;
+  return true;
 }
 
 }  // namespace metaroce::connection

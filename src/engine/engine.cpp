@@ -72,6 +72,7 @@ class Engine::Impl {
                         c.state() == ConnectionState::kClosing ||
                         c.state() == ConnectionState::kTimeWait;
     if (common.type <= PacketType::kAckWideRefused && !set_up) {
+      c.repeat_accept();
       shared_.drop(c.state() == ConnectionState::kAccepting ? DropReason::kNotConfirmed
                                                             : DropReason::kNoState);
       return false;
@@ -132,8 +133,7 @@ class Engine::Impl {
       // It echoes the id that the peer used; which of our connections speaks to it?
       for (uint32_t i = 0; i < table_.size(); ++i) {
         if (table_[i] == nullptr) continue;
-        table_[i]->on_unknown_connection(now, *packet);
-        touch(i);
+        if (table_[i]->on_unknown_connection(now, *packet)) touch(i);
       }
       return;
     }
@@ -152,7 +152,7 @@ class Engine::Impl {
       touch(known);
       return;
     }
-    if (half_open() >= kMaxHalfOpen) return shared_.drop(DropReason::kTableFull);
+    if (half_open() >= std::min<size_t>(kMaxHalfOpen, (table_.size() + 1) / 2)) return shared_.drop(DropReason::kTableFull);
     Connection* c = create();
     if (c == nullptr) return shared_.drop(DropReason::kTableFull);
     const uint32_t index = c->handle() >> 16;

@@ -140,7 +140,7 @@ bool Receiver::credit_news(uint16_t& stream) {
 }
 
 void Receiver::on_credit_asked(uint16_t stream) {
-  const uint32_t index = get_stream(stream);
+  const uint32_t index = find_stream(stream);  // a probe must not take a record of the pool
   if (index != kNoIndex) pools_.streams()[index].starved = true;
 }
 

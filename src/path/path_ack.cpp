@@ -21,8 +21,9 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
   AckOutcome out;
   const uint32_t base = ack.f.base;
   const uint32_t top = base + static_cast<uint32_t>(ack.map.last_from(0) + 1);
-  // MR-PATH-032, MR-PATH-033; the lower bound follows at a distance, so that it never wraps.
-  if (next_seq_ - start_ > 1u << 30) start_ = next_seq_ - (1u << 29);
+  // MR-PATH-032, MR-PATH-033, MR-SEC-001: the receiver's base is never R below what is sent, so
+  // anything lower was made up.
+  if (next_seq_ - start_ > 2 * kReach) start_ = next_seq_ - 2 * kReach;
   if (seq_gt(base, next_seq_) || seq_gt(top, next_seq_) || seq_lt(base, start_)) {
     out.valid = false;
     return out;
@@ -117,7 +118,7 @@ void PathSender::match_probes(Time now, uint32_t base, const Bitmap256& map, Ack
     const bool covered = seq_lt(p.seq, base) || (above < kMapBits && map.test(above));
     if (!covered) continue;
     p.waiting = false;  // MR-LOSS-032
-    p.answered = true;
+    if (state_ == State::kDead) ++dead_answers_;
     --probes_waiting_;
     out.fresh |= since(now, p.sent) < kSampleLimit;
     note_arrived(p.seq, p.epoch);  // what is missing below an answered probe is a gap
@@ -134,16 +135,13 @@ void PathSender::on_alive(Time now, AckOutcome& out) {
     out.recovered = true;
   } else if (state_ == State::kDead) {
     // MR-HEALTH-009: GOOD again, with one packet, when 3 of the last 8 probes were answered.
-    const auto answered =
-        std::count_if(std::begin(probes_), std::end(probes_), [](const Probe& p) {
-          return p.answered;
-        });
-    if (answered >= 3) {
+    if (dead_answers_ >= 3) {
       become_good(true);
       out.recovered = true;
     } else {
+      // The first answer is followed at once; later ones leave time for those already out.
       dead_probes_ = 0;
-      probe_at_ = now;
+      probe_at_ = dead_answers_ <= 1 ? now : earlier(probe_at_, now + srtt_ / 2);
       return;
     }
   }

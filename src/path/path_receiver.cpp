@@ -101,7 +101,7 @@ void PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Du
 void PathReceiver::set_refusal(uint32_t seq, wire::Refusal reason, uint16_t stream,
                                uint32_t rq_seq, uint8_t delay) {
   // MR-ACK-013: the highest sequence speaks, not the last to arrive.
-  if (has_reason_ && seq_ge(reason_seq_, base_) && seq_lt(seq, reason_seq_)) return;
+  if (has_reason_ && reason_seq_ - base_ < 256 && seq_lt(seq, reason_seq_)) return;
   has_reason_ = true;
   reason_seq_ = seq;
   reason_ = reason;
@@ -121,7 +121,7 @@ void PathReceiver::fill_ack(Time now, wire::AckPacket& ack) {
   if (refused_.any()) {  // MR-ACK-011
     ack.is_long = true;
     ack.refused = refused_.rotated_down(base_);
-    if (has_reason_ && seq_ge(reason_seq_, base_) && refused_.test(reason_seq_)) {
+    if (has_reason_ && reason_seq_ - base_ < 256 && refused_.test(reason_seq_)) {
       ack.f.reason = reason_;
       ack.f.refusal_delay = reason_delay_;
       ack.f.refusal_stream = reason_stream_;

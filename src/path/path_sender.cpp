@@ -127,13 +127,21 @@ uint32_t PathSender::on_probe_sent(Time now, uint16_t ip_size) {
   } else if (window_index_ == Slab<SentWindow>::kNone) {
     una_ = next_seq_;  // MR-PATH-015: a probe never holds the floor
   }
-  Probe& slot = probes_[probe_slot_];
-  probe_slot_ = (probe_slot_ + 1) & 7;
-  if (slot.waiting) --probes_waiting_;
-  slot = Probe{seq, ticks(now), epoch_, true, false};
-  ++probes_waiting_;
+  add_probe(now, seq);
   arm_next_probe(now);
   return seq;
+}
+
+void PathSender::add_probe(Time now, uint32_t seq) {
+  Probe& slot = probes_[probe_slot_];
+  probe_slot_ = (probe_slot_ + 1) & 7;
+  if (!slot.waiting) ++probes_waiting_;
+  slot = Probe{seq, ticks(now), epoch_, true};
+}
+
+void PathSender::count_as_probe(Time now) {
+  add_probe(now, next_seq_ - 1);
+  arm_next_probe(now);
 }
 
 void PathSender::on_probe_repeated(Time now) {
@@ -145,12 +153,7 @@ void PathSender::on_probe_repeated(Time now) {
   const auto known = std::find_if(std::begin(probes_), std::end(probes_), [seq](const Probe& p) {
     return p.seq == seq && p.waiting;
   });
-  if (known == std::end(probes_)) {
-    Probe& slot = probes_[probe_slot_];
-    probe_slot_ = (probe_slot_ + 1) & 7;
-    if (!slot.waiting) ++probes_waiting_;
-    slot = Probe{seq, ticks(now), epoch_, true, false};
-  }
+  if (known == std::end(probes_)) add_probe(now, seq);
   arm_next_probe(now);
 }
 
@@ -164,20 +167,26 @@ void PathSender::arm_next_probe(Time now) {
     const Duration jitter = dead_interval_ * dice / (256 * 8);
     probe_at_ = now + (burst ? srtt_ / 2 : dead_interval_ + jitter);
     if (!burst) {
+      dead_answers_ = 0;  // eight went by unanswered
       dead_interval_ = std::min(dead_interval_ * 2, nanoseconds(settings_->dead_probe_max));
     }
+  } else if (state_ == State::kValidating) {
+    // Nothing proves yet that somebody is there: ever more seldom (MR-CONN-020).
+    probe_at_ = now + std::min(probe_timeout() * (1ll << std::min(unanswered_, 12u)),
+                               nanoseconds(settings_->dead_probe_max));
   } else {
     // MR-LOSS-031: T, then 2 T, then every 4 T.
     probe_at_ = now + probe_timeout() * (1ll << std::min(unanswered_, 2u));
   }
 }
 
-void PathSender::expire_padded(Listener& listener) {
+void PathSender::expire_padded(Time now, Duration age, Listener& listener) {
   if (window_index_ == Slab<SentWindow>::kNone) return;
   const uint32_t una = una_;
   const Bitmap256 all = window_records().outstanding;
   all.for_each_from(una, [&](uint32_t i) {
-    if (window_records().records[i].kind == SentKind::kPaddedProbe) {
+    const SentRecord& r = window_records().records[i];
+    if (r.kind == SentKind::kPaddedProbe && since(now, r.sent) >= age) {
       mark_lost(una + ((i - una) & 255), listener, false);
     }
   });
@@ -224,6 +233,7 @@ void PathSender::mark_lost(uint32_t seq, Listener& listener, bool by_gap) {
     ++counters.lost;
     if (by_gap) note_loss_sample(true);  // MR-HEALTH-005: silence is not loss
   }
+  lost_by_gap_ = by_gap;
   listener.on_lost(id, seq, r);
 }
 
@@ -336,7 +346,7 @@ void PathSender::become_dead(Time now, Listener& listener) {
   ++counters.deaths;
   for (Probe& p : probes_) p = Probe{};
   probes_waiting_ = 0;
-  dead_probes_ = 0;
+  dead_probes_ = dead_answers_ = 0;
   dead_interval_ = nanoseconds(settings_->dead_probe_min);
   probe_at_ = now;
 }

@@ -110,11 +110,15 @@ class PathSender {
   bool must_repeat_probe() const { return seq_ge(next_seq_, peer_base_ + kReach - 1); }
   void on_probe_repeated(Time now);
   /// Floor delta of the packet with this sequence (MR-PATH: never saturated).
-  uint8_t floor_of(uint32_t seq) const { return static_cast<uint8_t>(seq - una_); }  // MR-PATH-004
+  uint8_t floor_of(uint32_t seq) const {
+    return seq_lt(seq, una_) ? uint8_t{0} : static_cast<uint8_t>(seq - una_);
+  }  // MR-PATH-004
   /// The CPSN of this lost sequence was sent again, or lives on in another copy.
   void on_resent(Time now, uint32_t seq);
-  /// Gives up padded probes that are still out: on_lost tells each.
-  void expire_padded(Listener& listener);
+  /// Gives up padded probes that were sent before `before`: on_lost tells each.
+  void expire_padded(Time now, Duration age, Listener& listener);
+  /// The packet just sent went out in place of a probe (MR-PATH-008) and is answered like one.
+  void count_as_probe(Time now);
   /// With a full span: what to send again instead of a probe; its sequence is resolved by it.
   /// True when the span is full and its lowest sequence is held lost.
   bool lowest_is_lost() const {
@@ -157,6 +161,8 @@ class PathSender {
 
   State state() const { return state_; }
   bool is_good() const { return state_ == State::kGood; }
+  /// Validated once: GOOD, SUSPECT or DEAD.
+  bool is_open() const { return state_ >= State::kGood; }
   /// This sequence is among the newest that were sent, and something was sent in the last 2 s.
   bool sent_lately(Time now, uint32_t seq) const {
     return next_seq_ - 1 - seq < kReach && seq_ge(seq, start_) && now - used_at_ <= seconds(2);
@@ -174,6 +180,8 @@ class PathSender {
   Duration probe_timeout() const;
   uint32_t loss_fraction() const { return loss_q16_; }
   bool loss_means_congestion() const;
+  /// How the packet of the current on_lost call was found missing: by a gap, or by silence.
+  bool lost_by_gap() const { return lost_by_gap_; }
   congestion::Window& window() { return window_; }
   const congestion::Window& window() const { return window_; }
   bool has_outstanding() const { return in_flight_packets_ > 0; }
@@ -185,7 +193,6 @@ class PathSender {
     uint32_t sent = 0;  // ticks of 64 ns
     uint8_t epoch = 0;
     bool waiting = false;
-    bool answered = false;
   };
 
   SentWindow& window_records() { return (*windows_)[window_index_]; }
@@ -206,6 +213,7 @@ class PathSender {
   void note_arrived(uint32_t seq, uint8_t epoch);
   void note_loss_sample(bool lost);
   void arm_probe(Time now);
+  void add_probe(Time now, uint32_t seq);
   void arm_next_probe(Time now);
 
   const Settings* settings_;
@@ -213,6 +221,7 @@ class PathSender {
   uint32_t window_index_ = Slab<SentWindow>::kNone;
   State state_ = State::kClosed;
   bool wants_probe_ = false;
+  bool lost_by_gap_ = false;
   bool rtt_known_ = false;
   bool ack_seen_ = false;
   bool marks_seen_ = false;  // this fabric marks: loss needs no second meaning
@@ -233,7 +242,8 @@ class PathSender {
   uint32_t in_flight_packets_ = 0;
   uint32_t loss_q16_ = 0;
   uint32_t unanswered_ = 0;
-  uint32_t dead_probes_ = 0;
+  uint32_t dead_probes_ = 0;   // sent since the path died or was heard of
+  uint32_t dead_answers_ = 0;  // answered since it died
   Duration srtt_{};
   Duration rttvar_{};
   Duration latest_rtt_{};

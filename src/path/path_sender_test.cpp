@@ -91,7 +91,7 @@ TEST(PathSender, APaddedProbeHoldsTheFloorWhileItIsOut) {
   const AckOutcome out = r.ack(1);
   EXPECT_EQ(out.padded_acked, 1500);
   r.tx.on_probe_sent(r.now, 4096);
-  r.tx.expire_padded(r);
+  r.tx.expire_padded(r.now, {}, r);
   ASSERT_EQ(r.lost.size(), 1u);
   EXPECT_EQ(r.lost[0].cpsn, 4096u);
   EXPECT_EQ(r.tx.loss_fraction(), 0u);  // says nothing about the path's loss
