@@ -339,13 +339,8 @@ TEST(RulesSend, AnotherPlaneIsOpenedByControlAndValidatedBeforeData) {
   EXPECT_TRUE(used);
 }
 
-TEST(RulesSend, ALostPlaneIsGivenUpAtOnceAndThePeerIsTold) {
-  MR_COVERS("MR-HEALTH-020");
-  MR_COVERS("MR-HEALTH-021");
-  Connected p;
-  WirePeer q(WirePeer::small_settings(), 2);
-  ASSERT_TRUE(q.be_connected());
-  // Open the second plane's paths.
+/// Answers the PATH_OPENs and the padded probes of the second plane.
+void open_second_plane(WirePeer& q) {
   for (const auto& c : WirePeer::only<wire::ControlPacket>(q.poll())) {
     q.give(q.acknowledge(c.s.path, c.s.path_seq + 1 - q.engine_start(c.s.path)));
     for (const auto& probe : WirePeer::only<wire::ProbePacket>(q.run(microseconds(1)))) {
@@ -355,6 +350,15 @@ TEST(RulesSend, ALostPlaneIsGivenUpAtOnceAndThePeerIsTold) {
       q.give(ack);
     }
   }
+}
+
+TEST(RulesSend, ALostPlaneIsGivenUpAtOnceAndThePeerIsTold) {
+  MR_COVERS("MR-HEALTH-020");
+  MR_COVERS("MR-HEALTH-021");
+  Connected p;
+  WirePeer q(WirePeer::small_settings(), 2);
+  ASSERT_TRUE(q.be_connected());
+  open_second_plane(q);
   q.poll();
   q.engine().on_plane_state(q.now, 1, false);
   std::vector<engine::PathStatus> paths(8);
@@ -382,6 +386,7 @@ TEST(RulesSend, PortStatusOfThePeerTakesPlanesAwayAndOldOnesDoNot) {
     paths.resize(p.engine().path_status(p.id(), paths));
     return paths.back().state;
   };
+  open_second_plane(p);
   p.poll();
   auto status = p.control(wire::ControlOpcode::kPortStatus, 0);
   status.generation = 5;

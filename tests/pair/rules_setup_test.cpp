@@ -51,14 +51,17 @@ TEST(RulesSetup, TheAnswerIsNotLargerThanTheHello) {
   EXPECT_LE(p.accept_bytes().size(), p.hello_bytes().size());
 }
 
-TEST(RulesSetup, ALostAcceptIsRepeatedUntilTheTimeIsOver) {
+TEST(RulesSetup, AnAcceptIsRepeatedOnlyForAPacketOfThePeer) {
+  MR_COVERS("MR-CONN-006");
   WirePeer p;
   ASSERT_TRUE(p.say_hello());
-  const auto sent = p.run(seconds(2));
-  EXPECT_GT(sent.size(), 3u);
-  for (const Sent& s : sent) EXPECT_EQ(s.bytes, p.accept_bytes());
+  p.give(p.hello);
+  const auto sent = p.poll();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].bytes, p.accept_bytes());
+  // A forged source must not draw more than it sent: nothing leaves by a timer.
+  EXPECT_TRUE(p.run(seconds(3)).empty());
   EXPECT_TRUE(p.events().empty());  // nobody was told of it
-  EXPECT_TRUE(p.run(seconds(1)).empty());
 }
 
 TEST(RulesSetup, AConfirmWithAWrongMacIsDropped) {
@@ -171,8 +174,9 @@ TEST(RulesSetup, HalfOpenConnectionsAreBounded) {
     p.hello.nonce = 1000 + i;
     p.give(p.hello);
   }
-  EXPECT_EQ(p.poll().size(), 64u);
-  EXPECT_EQ(p.dropped(DropReason::kTableFull), 6u);
+  // Half of the table: what is open, and our own connects, must find room beside a flood.
+  EXPECT_EQ(p.poll().size(), 40u);
+  EXPECT_EQ(p.dropped(DropReason::kTableFull), 30u);
 }
 
 TEST(RulesSetup, OtherPacketsOfNoConnectionAreAnsweredSparingly) {
