@@ -3,7 +3,7 @@
 
 usage: fuzz/cover.py [--build FOLDER] [--missing] [CORPUS ...]
 
-Builds the fuzz targets with clang's source coverage into FOLDER (default: build/fuzz-cover), replays
+Builds the fuzz targets with clang source coverage into FOLDER (build/fuzz-cover), replays
 fuzz/corpus, what ./dev fuzz found (build/fuzz/corpus) and each CORPUS, a folder that holds one
 folder a target. Exit code 1 when a folder is below its bar.
 """

@@ -6,12 +6,18 @@ namespace metaroce::connection {
 
 const char* to_string(PathState state) {
   switch (state) {
-    case PathState::kOpening: return "opening";
-    case PathState::kValidating: return "validating";
-    case PathState::kGood: return "good";
-    case PathState::kSuspect: return "suspect";
-    case PathState::kDead: return "dead";
-    case PathState::kClosed: return "closed";
+    case PathState::kOpening:
+      return "opening";
+    case PathState::kValidating:
+      return "validating";
+    case PathState::kGood:
+      return "good";
+    case PathState::kSuspect:
+      return "suspect";
+    case PathState::kDead:
+      return "dead";
+    case PathState::kClosed:
+      return "closed";
   }
   return "?";
 }
@@ -115,12 +121,24 @@ size_t Connection::fill_path_status(std::span<PathStatus> out) const {
     s.id = static_cast<uint8_t>(i);
     s.plane = i < tx_paths_ ? tx.plane : paths_[i]->rx.plane;
     switch (tx.state()) {
-      case path::State::kClosed: s.state = PathState::kClosed; break;
-      case path::State::kOpening: s.state = PathState::kOpening; break;
-      case path::State::kValidating: s.state = PathState::kValidating; break;
-      case path::State::kGood: s.state = PathState::kGood; break;
-      case path::State::kSuspect: s.state = PathState::kSuspect; break;
-      case path::State::kDead: s.state = PathState::kDead; break;
+      case path::State::kClosed:
+        s.state = PathState::kClosed;
+        break;
+      case path::State::kOpening:
+        s.state = PathState::kOpening;
+        break;
+      case path::State::kValidating:
+        s.state = PathState::kValidating;
+        break;
+      case path::State::kGood:
+        s.state = PathState::kGood;
+        break;
+      case path::State::kSuspect:
+        s.state = PathState::kSuspect;
+        break;
+      case path::State::kDead:
+        s.state = PathState::kDead;
+        break;
     }
     s.source_port = tx.port;
     s.pmtu = tx.pmtu;

@@ -53,8 +53,8 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   expect_since_ = waiting ? now : kNever;
 }
 
-void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& outcome,
-                             uint16_t ce, bool limited, bool all_limited) {
+void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& outcome, uint16_t ce,
+                             bool limited, bool all_limited) {
   if (outcome.newly_acked == 0 && ce == 0) return;
   const uint64_t packet = payload_ + 64;
   const congestion::Limits path_limits{packet, shared_.settings.max_path_window,

@@ -54,8 +54,7 @@ void Connection::open_other_paths(Time now) {
     // One after the other: compilers differ in the order of arguments, and a run is a seed.
     const uint32_t start = shared_.rng.next32();
     const uint16_t port = take_port();
-    slot.tx.open(static_cast<uint8_t>(i), plane, start, port,
-                 path::State::kOpening, setup_rtt_);
+    slot.tx.open(static_cast<uint8_t>(i), plane, start, port, path::State::kOpening, setup_rtt_);
     slot.tx.generation = 1;
   }
   next_open_ = per_plane;
@@ -140,9 +139,8 @@ void Connection::on_padded_lost(PathSlot& slot) {
 
 void Connection::on_too_big(Time now, PathSlot& slot, uint32_t reported) {
   const uint16_t asked = slot.pmtu_search ? slot.pmtu_goal : slot.tx.pmtu;
-  const uint16_t lower = reported >= 1280 && reported < asked
-                             ? static_cast<uint16_t>(reported)
-                             : next_lower(slot.tx.plane, asked);
+  const uint16_t lower = reported >= 1280 && reported < asked ? static_cast<uint16_t>(reported)
+                                                              : next_lower(slot.tx.plane, asked);
   if (lower > slot.tx.pmtu) {  // only the search asked for too much
     start_pmtu_search(now, slot, lower, false);
   } else if (!slot.pmtu_verify || lower < slot.pmtu_goal) {

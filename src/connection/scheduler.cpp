@@ -210,8 +210,8 @@ void Connection::transmit_probes(Time now, RunWriter& writer) {
     if (!slot.pmtu_due || writer.full() || !slot.tx.is_good()) continue;
     if (!slot.tx.can_send(now, *this)) continue;
     slot.pmtu_due = false;
-    slot.pmtu_at = now + std::max(slot.tx.probe_timeout() * 4,
-                                  nanoseconds(shared_.settings.pmtu_wait));
+    slot.pmtu_at =
+        now + std::max(slot.tx.probe_timeout() * 4, nanoseconds(shared_.settings.pmtu_wait));
     send_probe(now, writer, slot, slot.pmtu_goal, 0);
   }
   send_credit_probe(now, writer);
@@ -343,8 +343,8 @@ Connection::PathSlot* Connection::choose_path(Time now, uint32_t size, uint32_t 
     if (!tx.has_room(worthwhile(slot, size)) || !tx.can_send(now, *this)) continue;
     // Earliest expected delivery: what is in flight drains at window / RTT. An idle path comes
     // first, or one that starts again with a small window would never grow.
-    const uint64_t score = uint64_t{tx.in_flight()} * (static_cast<uint64_t>(tx.srtt().ns) + 1) /
-                           tx.window().bytes();
+    const uint64_t score =
+        uint64_t{tx.in_flight()} * (static_cast<uint64_t>(tx.srtt().ns) + 1) / tx.window().bytes();
     if (best == nullptr || score < best_score) {
       best = &slot;
       best_score = score;

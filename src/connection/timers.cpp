@@ -33,8 +33,8 @@ void Connection::setup_timers(Time now) {
     const int doublings = std::min<int>(hello_count_, 4);  // MR-CONN-005: to 16 times the first
     setup_at_ = now + nanoseconds(shared_.settings.hello_interval) * (1ll << doublings);
   } else if (state_ == ConnectionState::kAccepting) {
-    // ACCEPT is repeated when a HELLO or a packet of the peer asks for it, never by a timer: a forged
-    // source must not draw more than it sent (MR-CONN-006).
+    // ACCEPT is repeated when a HELLO or a packet of the peer asks for it, never by a timer: a
+    // forged source must not draw more than it sent (MR-CONN-006).
     setup_at_ = kNever;
   } else {
     setup_at_ = kNever;
@@ -131,12 +131,12 @@ void Connection::update_deadline(Time now) {
     t = earlier(t, earlier(raise_pmtu_at_, verdict_at_));
     t = earlier(t, earlier(credit_probe_at_, sender_.next_wakeup()));
     if (expect_since_ != kNever) {
-      t = earlier(t, std::max(expect_since_, heard_at_) +
-                         nanoseconds(shared_.settings.death_timeout));
+      t = earlier(t,
+                  std::max(expect_since_, heard_at_) + nanoseconds(shared_.settings.death_timeout));
     }
     if (window_->size() > 0) {
-      t = earlier(t, progress_at_ + std::max(smallest_srtt() * 8,
-                                             nanoseconds(shared_.settings.rto_min)));
+      t = earlier(
+          t, progress_at_ + std::max(smallest_srtt() * 8, nanoseconds(shared_.settings.rto_min)));
     }
     t = earlier(t, std::max(heard_at_, kept_at_) + nanoseconds(shared_.settings.keep_alive));
     t = earlier(t, retry_at_);
@@ -157,8 +157,8 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
   if (state_ == ConnectionState::kHelloSent) {
     setup_hint_ = status;
     ++setup_hints_;
-    // The peer's own host says so, or there is no route: asking again for seconds helps nobody. With
-    // several planes all of them are asked once before that.
+    // The peer's own host says so, or there is no route: asking again for seconds helps nobody.
+    // With several planes all of them are asked once before that.
     if (planes_ <= 1 || setup_hints_ > planes_) {
       fail(now, status, ConnectionEventKind::kFailed);
     } else if (hello_count_ == 1) {

@@ -152,7 +152,8 @@ class Engine::Impl {
       touch(known);
       return;
     }
-    if (half_open() >= std::min<size_t>(kMaxHalfOpen, (table_.size() + 1) / 2)) return shared_.drop(DropReason::kTableFull);
+    if (half_open() >= std::min<size_t>(kMaxHalfOpen, (table_.size() + 1) / 2))
+      return shared_.drop(DropReason::kTableFull);
     Connection* c = create();
     if (c == nullptr) return shared_.drop(DropReason::kTableFull);
     const uint32_t index = c->handle() >> 16;
