@@ -62,6 +62,8 @@ class Pair {
   /// Runs events until `done` holds, checked after each event, or `limit` passes; returns done().
   bool run_until(const std::function<bool()>& done, Duration limit);
   void run_for(Duration duration);
+  /// Sends and polls what a side has now: after a call to its engine that bypassed Pair.
+  void poll(int side) { pump(side); }
   /// Calls `action` at that time, during a run.
   void at(Time time, std::function<void()> action);
 
