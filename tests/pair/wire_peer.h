@@ -326,7 +326,7 @@ class WirePeer {
       if (run.payload[i] != nullptr) {
         s.bytes.insert(s.bytes.end(), run.payload[i], run.payload[i] + run.payload_length[i]);
       } else {
-        s.bytes.resize(s.bytes.size() + run.payload_length[i]);
+        s.bytes.insert(s.bytes.end(), size_t{run.payload_length[i]}, std::byte{0});
       }
       s.at = now;
       s.from = run.from;
