@@ -173,6 +173,7 @@ class Connection final : public path::Listener {
   bool send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_t ip_size, uint16_t stream);
   void repeat_probe(Time now, RunWriter& writer, PathSlot& slot);
   bool resend_lowest(Time now, RunWriter& writer, PathSlot& slot);
+  void free_lowest(PathSlot& slot);
   void probe_path(Time now, RunWriter& writer, PathSlot& slot);
   void send_ack(Time now, RunWriter& writer, PathSlot& slot);
   bool send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_t cpsn, SendEntry& entry,

@@ -189,6 +189,14 @@ bool Connection::resend_lowest(Time now, RunWriter& writer, PathSlot& slot) {
   return send_entry(now, writer, slot, cpsn, entry, true);
 }
 
+void Connection::free_lowest(PathSlot& slot) {
+  uint32_t cpsn = 0;
+  if (!slot.tx.take_lowest(*this, cpsn) || !window_->contains(cpsn)) return;
+  SendEntry& entry = window_->at(cpsn);
+  if (entry.state != SendEntry::State::kUndecided || entry.list != kNoList) return;
+  queue_repair(cpsn, entry, kAnyList);  // MR-PATH-016: it keeps a place in the queue
+}
+
 void Connection::probe_path(Time now, RunWriter& writer, PathSlot& slot) {
   const bool validating = slot.tx.state() == path::State::kValidating;
   if (slot.tx.can_probe(now, *this)) {
@@ -196,6 +204,14 @@ void Connection::probe_path(Time now, RunWriter& writer, PathSlot& slot) {
     return;
   }
   if (slot.tx.must_repeat_probe()) return repeat_probe(now, writer, slot);  // MR-PATH-031
+  if (slot.tx.unanswered() >= 1 || slot.pmtu_search) {
+    // The full packet may be what vanishes: a small probe takes the sequence that this frees.
+    free_lowest(slot);
+    if (slot.tx.can_probe(now, *this)) {
+      send_probe(now, writer, slot, 0, 0);
+      return;
+    }
+  }
   if (resend_lowest(now, writer, slot)) {
     slot.tx.count_as_probe(now);
   } else {
@@ -208,6 +224,7 @@ void Connection::transmit_probes(Time now, RunWriter& writer) {
     PathSlot& slot = *paths_[i];
     if (slot.tx.wants_probe()) probe_path(now, writer, slot);
     if (!slot.pmtu_due || writer.full() || !slot.tx.is_good()) continue;
+    if (slot.tx.lowest_is_lost()) free_lowest(slot);
     if (!slot.tx.can_send(now, *this)) continue;
     slot.pmtu_due = false;
     slot.pmtu_at =
@@ -379,7 +396,15 @@ void Connection::transmit_repairs(Time now, RunWriter& writer) {
       if (!drain_list(now, writer, slot.repair, &slot)) return;
     }
   }
-  drain_list(now, writer, any_, nullptr);
+  if (!drain_list(now, writer, any_, nullptr)) return;
+  // Paths whose span is full of what was lost take back the lowest of it (MR-PATH-008): nothing
+  // else would ever free them.
+  for (uint32_t i = 0; i < tx_paths_ && any_.size > 0; ++i) {
+    PathSlot& slot = *paths_[i];
+    while (slot.tx.is_good() && slot.tx.lowest_is_lost() && slot.tx.has_room(payload_ + 64)) {
+      if (writer.full() || !resend_lowest(now, writer, slot)) break;
+    }
+  }
 }
 
 uint32_t Connection::new_packet_budget() const {

@@ -175,7 +175,10 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
     paths_[i]->tx.probe_soon(now);
     longest = std::max(longest, paths_[i]->tx.probe_timeout());
   }
-  verdict_at_ = now + std::max(longest * 7, milliseconds(20));
+  // Only a host that answers "nobody listens" is believed soon; a way can come back (N01).
+  const Duration soon = std::max(longest * 7, milliseconds(20));
+  const Duration death = nanoseconds(shared_.settings.death_timeout);
+  verdict_at_ = now + (status == Status::kRefused ? soon : std::max(soon, death));
   verdict_status_ = status;
 }
 
