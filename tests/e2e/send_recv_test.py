@@ -128,7 +128,7 @@ class SendRecv(unittest.TestCase):
     def test_faults_both_ways(self):
         path = write_noise(self.source / "f", 64 << 20)
         reports = [self.folders.root / "send.json", self.folders.root / "recv.json"]
-        faults = "drop=1%,reorder=1%:100us,dup=1%,corrupt=0.1%"
+        faults = "drop=1%,reorder=1%:100us,dup=1%,corrupt=1%"
         result, code, receiver = self.transfer(
             path, planes=2, recv=("--fault", faults, "--json", reports[1]),
             sender=("--planes", "2", "--fault", faults, "--json", reports[0]))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <functional>
@@ -48,12 +49,17 @@ struct Shape {
   bool zeros = false;
 };
 
+/// A source port of this process: tests run side by side.
+inline uint16_t test_port(uint8_t path) {
+  return static_cast<uint16_t>(20000 + (getpid() % 700) * 16 + path % 16);
+}
+
 /// A run whose headers are random but for the path id; payload from `memory`.
 inline engine::TxRun make_run(const UdpDriver& from, size_t plane, const SocketAddress& to,
                               const Shape& shape, const Bytes& memory, uint8_t path = 0) {
   engine::TxRun run;
   run.from = from.local()[plane];
-  run.from.port = static_cast<uint16_t>(40000 + path);
+  run.from.port = test_port(path);
   run.to = to;
   run.plane = static_cast<uint8_t>(plane);
   run.path = path;

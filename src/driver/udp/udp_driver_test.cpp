@@ -259,12 +259,12 @@ TEST(TxSockets, CapClosesIdleOnesAndOtherwiseSendsShared) {
     const auto got = receive_count(*receiver, 1);
     return got.empty() ? uint16_t{0} : got[0].from.port;
   };
-  EXPECT_EQ(send(1, {}), 40001);
-  EXPECT_EQ(send(2, milliseconds(1)), 40002);
+  EXPECT_EQ(send(1, {}), test_port(1));
+  EXPECT_EQ(send(2, milliseconds(1)), test_port(2));
   EXPECT_EQ(send(3, milliseconds(2)), sender->port());
   EXPECT_EQ(sender->counters().shared_sends, 1u);
-  EXPECT_EQ(send(2, seconds(2)), 40002);
-  EXPECT_EQ(send(3, seconds(2)), 40003);  // path 1 had rested
+  EXPECT_EQ(send(2, seconds(2)), test_port(2));
+  EXPECT_EQ(send(3, seconds(2)), test_port(3));  // path 1 had rested
   EXPECT_EQ(sender->counters().tx_sockets_closed, 1u);
   EXPECT_EQ(sender->tx_sockets(), 2u);
 }
