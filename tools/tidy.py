@@ -34,8 +34,9 @@ ARROWS = {
     "driver/dpdk": ["engine", "driver/common"],
     "driver/xdp": ["engine", "driver/common"],
     "driver/shm": ["engine", "driver/common"],
-    "telemetry": ["base"],
-    "api": ["engine", "driver/common", "driver/udp", "driver/dpdk", "driver/xdp", "driver/shm"],
+    "telemetry": ["base", "engine"],
+    "api": ["engine", "telemetry", "driver/common", "driver/udp", "driver/dpdk", "driver/xdp",
+            "driver/shm"],
     "verbs": ["api"],
 }
 ENGINE_FOLDERS = {"base", "wire", "congestion", "path", "message", "memory", "connection", "engine"}

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 
 #include "driver/common/clock.h"
 #include "driver/common/socket_address.h"
 #include "driver/udp/udp_driver.h"
 #include "engine/engine.h"
+#include "telemetry/recorded_engine.h"
 
 namespace metaroce::api {
 namespace {
@@ -30,6 +32,12 @@ Error from_driver(const driver::Error& error) {
   return {Status::kInvalid, error.code, error.text};
 }
 
+int64_t wall_clock_ns() {
+  timespec t{};
+  ::clock_gettime(CLOCK_REALTIME, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
 uint64_t system_seed() {
   uint64_t seed = 0;
   if (getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
@@ -44,6 +52,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
     : options_(options), completions_(kCompletionBatch) {}
 
 Endpoint::~Endpoint() {
+  if (recorder_ != nullptr) recorder_->finish(engine_->state_hash());
   if (wake_fd_ >= 0) ::close(wake_fd_);
 }
 
@@ -72,53 +81,81 @@ Expected<std::unique_ptr<Endpoint>, Error> Endpoint::open(const EndpointOptions&
   config.local = endpoint->driver_->local();
   config.plane_mtu = endpoint->driver_->plane_mtu();
   config.accept = options.accept;
-  endpoint->engine_ = std::make_unique<engine::Engine>(
-      std::move(config), Rng(options.seed != 0 ? options.seed : system_seed()));
+  const uint64_t seed = options.seed != 0 ? options.seed : system_seed();
+  const auto taps = endpoint->open_taps(config, seed);
+  if (!taps) return unexpected(taps.error());
+  endpoint->engine_ = std::make_unique<engine::Engine>(std::move(config), Rng(seed));
   return endpoint;
+}
+
+Expected<void, Error> Endpoint::open_taps(const engine::EngineConfig& config, uint64_t seed) {
+  const Duration to_wall_clock = nanoseconds(wall_clock_ns() - driver::now().ns);
+  if (!options_.record.empty()) {
+    auto made = telemetry::Recorder::create(options_.record, config, Rng(seed), to_wall_clock);
+    if (!made) return unexpected(Error{Status::kInvalid, EIO, made.error()});
+    recorder_ = std::move(*made);
+  }
+  if (!options_.pcap.empty()) {
+    auto made = telemetry::PcapWriter::create(options_.pcap, config.local, to_wall_clock);
+    if (!made) return unexpected(Error{Status::kInvalid, EIO, made.error()});
+    pcap_ = std::move(*made);
+  }
+  return {};
+}
+
+std::string Endpoint::telemetry_error() const {
+  std::string text = recorder_ == nullptr ? "" : recorder_->error();
+  if (pcap_ != nullptr) {
+    pcap_->flush();
+    if (!text.empty() && !pcap_->error().empty()) text += "; ";
+    text += pcap_->error();
+  }
+  return text;
 }
 
 const std::vector<SocketAddress>& Endpoint::local() const { return driver_->local(); }
 uint16_t Endpoint::port() const { return driver_->port(); }
 
-/// The engine as the driver's loop sees it, with a count of what passes.
-struct Endpoint::CountingEngine {
-  engine::Engine& engine;
+/// The engine as this file and the driver's loop see it: with the taps that were asked for and a
+/// count of what passes.
+struct Endpoint::CountingEngine : telemetry::RecordedEngine<engine::Engine> {
+  using Base = telemetry::RecordedEngine<engine::Engine>;
   uint64_t& in;
   uint64_t& out;
 
-  void on_plane_state(Time now, uint8_t plane, bool up) { engine.on_plane_state(now, plane, up); }
+  CountingEngine(const Base& base, uint64_t& packets_in, uint64_t& packets_out)
+      : Base(base), in(packets_in), out(packets_out) {}
+
   size_t on_packets(Time now, std::span<const engine::RxPacket> packets,
                     std::span<engine::Placement> placements) {
     in += packets.size();
-    return engine.on_packets(now, packets, placements);
+    return Base::on_packets(now, packets, placements);
   }
-  void on_network_hint(Time now, uint32_t connection, uint8_t path, engine::NetworkHint hint,
-                       uint32_t value) {
-    engine.on_network_hint(now, connection, path, hint, value);
-  }
-  Time next_deadline() const { return engine.next_deadline(); }
-  void on_deadline(Time now) { engine.on_deadline(now); }
   size_t poll_transmit(Time now, std::span<engine::TxRun> runs) {
-    const size_t n = engine.poll_transmit(now, runs);
+    const size_t n = Base::poll_transmit(now, runs);
     for (size_t i = 0; i < n; ++i) out += runs[i].count;
     return n;
   }
 };
 
+Endpoint::CountingEngine Endpoint::tapped() {
+  return {{*engine_, {recorder_.get(), pcap_.get()}}, packets_in_, packets_out_};
+}
+
 size_t Endpoint::round() {
-  CountingEngine counting{*engine_, packets_in_, packets_out_};
+  CountingEngine counting = tapped();
   return driver_->progress(counting);
 }
 
 bool Endpoint::collect() {
   if (completions_begin_ == completions_end_) {
     completions_begin_ = 0;
-    completions_end_ = engine_->poll_completions(completions_);
+    completions_end_ = tapped().poll_completions(completions_);
   }
   ConnectionEvent batch[16];
   size_t n = 0;
   do {
-    n = engine_->poll_events(batch);
+    n = tapped().poll_events(batch);
     events_.insert(events_.end(), batch, batch + n);
   } while (n == std::size(batch));
   return completions_begin_ != completions_end_ || !events_.empty();
@@ -168,7 +205,7 @@ Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddres
   engine::ConnectRequest request;
   request.peer.assign(peer.begin(), peer.end());
   const Time begin = driver::now();
-  const auto handle = engine_->connect(begin, request);
+  const auto handle = tapped().connect(begin, request);
   if (!handle) return unexpected(connect_error(peer[0], handle.error(), timeout));
   const Time end = begin + timeout;
   ConnectionEvent event;
@@ -182,7 +219,7 @@ Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddres
     }
     const Time t = driver::now();
     if (t >= end) {
-      engine_->close(t, *handle, 0);
+      tapped().close(t, *handle, 0);
       return unexpected(connect_error(peer[0], Status::kUnresponsive, timeout));
     }
     if (round() == 0) driver_->wait(*engine_, wake_fd_, end - t);
@@ -209,11 +246,11 @@ Expected<Peer, Error> Endpoint::accept(Duration timeout) {
 }
 
 void Endpoint::close(ConnectionHandle connection, uint32_t code) {
-  engine_->close(driver::now(), connection, code);
+  tapped().close(driver::now(), connection, code);
 }
 
 Expected<Region, Error> Endpoint::register_region(std::span<std::byte> memory, uint8_t rights) {
-  const auto added = engine_->regions().add(memory.data(), memory.size(), rights);
+  const auto added = tapped().add_region(memory.data(), memory.size(), rights);
   if (!added) {
     return unexpected(Error{added.error(), added.error() == Status::kFull ? ENOMEM : EINVAL,
                             added.error() == Status::kFull
@@ -224,15 +261,15 @@ Expected<Region, Error> Endpoint::register_region(std::span<std::byte> memory, u
 }
 
 Status Endpoint::deregister_region(const Region& region) {
-  return engine_->regions().remove(region.index);
+  return tapped().remove_region(region.index);
 }
 
 size_t Endpoint::post(std::span<const WorkRequest> requests, Status& status) {
-  return engine_->post(driver::now(), requests, status);
+  return tapped().post(driver::now(), requests, status);
 }
 
 size_t Endpoint::post_receive(std::span<const ReceiveRequest> requests, Status& status) {
-  return engine_->post_receives(driver::now(), requests, status);
+  return tapped().post_receives(driver::now(), requests, status);
 }
 
 size_t Endpoint::poll(std::span<Completion> out) {

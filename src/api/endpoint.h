@@ -21,6 +21,11 @@ class UdpDriver;
 }
 namespace metaroce::engine {
 class Engine;
+struct EngineConfig;
+}
+namespace metaroce::telemetry {
+class PcapWriter;
+class Recorder;
 }
 
 namespace metaroce::api {
@@ -52,6 +57,8 @@ struct EndpointOptions {
   uint32_t receive_buffer = 8u << 20;
   uint32_t send_buffer = 1u << 20;
   Duration spin = microseconds(50);
+  std::string record;  ///< file that receives every call of the engine (docs/telemetry.md); "": none
+  std::string pcap;    ///< pcapng file that receives every datagram; "": none
 };
 
 struct Region {
@@ -117,11 +124,15 @@ class Endpoint {
   uint64_t packets_out() const { return packets_out_; }
   /// Black hole on a plane, both directions, on or off: for demonstrations.
   void set_plane_dark(uint8_t plane, bool dark);
+  /// Why a recording or capture ended before the endpoint did (disk full ...), or "".
+  std::string telemetry_error() const;
   /// One line when the system granted less buffer than asked for, else "".
   const std::string& buffer_warning() const;
 
  private:
   struct CountingEngine;
+  CountingEngine tapped();
+  Expected<void, Error> open_taps(const engine::EngineConfig& config, uint64_t seed);
   explicit Endpoint(const EndpointOptions& options);
   size_t round();
   bool collect();
@@ -131,6 +142,8 @@ class Endpoint {
   EndpointOptions options_;
   std::unique_ptr<driver::UdpDriver> driver_;
   std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<telemetry::Recorder> recorder_;
+  std::unique_ptr<telemetry::PcapWriter> pcap_;
   std::vector<Completion> completions_;
   size_t completions_begin_ = 0;
   size_t completions_end_ = 0;

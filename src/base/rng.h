@@ -1,6 +1,7 @@
 // The project's own random numbers: a run is a seed, sub-streams have names.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -11,6 +12,14 @@ class Rng {
  public:
   explicit Rng(uint64_t seed = 1) {
     for (auto& word : state_) word = splitmix(seed);
+  }
+
+  /// The whole state, to go on from it later (recordings).
+  std::array<uint64_t, 4> state() const { return {state_[0], state_[1], state_[2], state_[3]}; }
+  static Rng from_state(const std::array<uint64_t, 4>& words) {
+    Rng rng;
+    for (size_t i = 0; i < words.size(); ++i) rng.state_[i] = words[i];
+    return rng;
   }
 
   uint64_t next() {

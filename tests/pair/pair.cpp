@@ -71,6 +71,12 @@ Pair::Pair(const PairConfig& config)
   for (int side = 0; side < 2; ++side) make_side(side, rng);
 }
 
+Pair::~Pair() {
+  for (Side& s : sides_) {
+    if (s.recorder != nullptr) s.recorder->finish(s.engine->state_hash());
+  }
+}
+
 void Pair::make_side(int side, Rng& rng) {
   Side& s = sides_[side];
   engine::EngineConfig ec;
@@ -80,13 +86,19 @@ void Pair::make_side(int side, Rng& rng) {
     ec.plane_mtu.push_back(static_cast<uint16_t>(config_.network.mtu));
   }
   ec.accept = side == 1;
-  s.engine = std::make_unique<engine::Engine>(ec, rng.fork("engine", static_cast<uint64_t>(side)));
+  const Rng own = rng.fork("engine", static_cast<uint64_t>(side));
+  s.engine = std::make_unique<engine::Engine>(ec, own);
+  if (!config_.record[side].empty()) {
+    auto made = telemetry::Recorder::create(config_.record[side], ec, own);
+    MR_ASSERT(made.has_value());
+    s.recorder = std::move(*made);
+  }
   s.region = std::make_unique<Arena>(config_.region_bytes, config_.real_memory);
   s.receives = std::make_unique<Arena>(
       config_.receive_slot_bytes * config_.receive_slots * config_.receive_streams,
       config_.real_memory);
-  auto info = s.engine->regions().add_at(s.region->base(), s.region->length(),
-                                         memory::access::kRemoteWrite, 0x10'0000'0000ull);
+  auto info = tapped(side).add_region(s.region->base(), s.region->length(),
+                                      memory::access::kRemoteWrite, 0x10'0000'0000ull);
   MR_ASSERT(info.has_value());
   s.info = *info;
 }
@@ -95,7 +107,7 @@ bool Pair::connect(Duration limit, bool both) {
   engine::ConnectRequest request;
   for (uint32_t p = 0; p < config_.network.planes; ++p)
     request.peer.push_back(plane_address(p, 1, wire::kBasePort));
-  auto handle = sides_[0].engine->connect(now_, request);
+  auto handle = tapped(0).connect(now_, request);
   if (!handle) return false;
   sides_[0].connection = *handle;
   pump(0);
@@ -178,7 +190,7 @@ void Pair::arrivals(const Event& first) {
     index = events_.pop().argument;
   }
   if (n == 0) return;
-  const size_t placed = sides_[side].engine->on_packets(now_, {packets, n}, {placements, n});
+  const size_t placed = tapped(side).on_packets(now_, {packets, n}, {placements, n});
   MR_ASSERT(placed <= n);
   for (size_t i = 0; i < placed; ++i) {
     MR_ASSERT(placements[i].packet < n);
@@ -192,7 +204,7 @@ void Pair::deadline(int side) {
   Side& s = sides_[side];
   if (now_ != s.armed) return;  // a stale event: another one stands for the deadline
   s.armed = kNever;
-  if (s.engine->next_deadline() <= now_) s.engine->on_deadline(now_);
+  if (s.engine->next_deadline() <= now_) tapped(side).on_deadline(now_);
   pump(side);
 }
 
@@ -229,7 +241,7 @@ void Pair::pump(int side) {
   Side& s = sides_[side];
   drain_completions(side);
   for (;;) {
-    const size_t n = s.engine->poll_transmit(now_, runs_);
+    const size_t n = tapped(side).poll_transmit(now_, runs_);
     for (size_t i = 0; i < n; ++i) {
       packet_events_ += runs_[i].count;
       network_.send(now_, side, runs_[i]);
@@ -249,7 +261,7 @@ void Pair::drain_completions(int side) {
   Side& s = sides_[side];
   Completion out[kBatch];
   for (;;) {
-    const size_t n = s.engine->poll_completions(out);
+    const size_t n = tapped(side).poll_completions(out);
     for (size_t i = 0; i < n; ++i) {
       const Completion& c = out[i];
       if (c.status != Status::kOk) ++s.counts.failed;
@@ -272,7 +284,7 @@ void Pair::drain_events(int side) {
   Side& s = sides_[side];
   ConnectionEvent out[8];
   for (;;) {
-    const size_t n = s.engine->poll_events(out);
+    const size_t n = tapped(side).poll_events(out);
     for (size_t i = 0; i < n; ++i) {
       network_.mix(static_cast<uint64_t>(out[i].kind) << 8 |
                    static_cast<uint64_t>(out[i].status));
@@ -301,7 +313,7 @@ void Pair::drain_events(int side) {
 
 Status Pair::post(int side, const engine::WorkRequest& request) {
   Status status = Status::kOk;
-  const size_t taken = sides_[side].engine->post(now_, {&request, 1}, status);
+  const size_t taken = tapped(side).post(now_, {&request, 1}, status);
   if (taken == 1) status = Status::kOk;
   pump(side);
   return status;
@@ -363,7 +375,7 @@ Status Pair::receive(int side, uint16_t stream, uint64_t id, uint64_t number) {
                                  : nullptr;
   r.length = config_.receive_slot_bytes;
   Status status = Status::kOk;
-  const size_t taken = sides_[side].engine->post_receives(now_, {&r, 1}, status);
+  const size_t taken = tapped(side).post_receives(now_, {&r, 1}, status);
   pump(side);
   return taken == 1 ? Status::kOk : status;
 }
@@ -390,7 +402,7 @@ bool Pair::guards_intact() const {
 }
 
 bool Pair::change_port(uint8_t path, uint16_t port) {
-  const bool done = sides_[0].engine->change_port(now_, sides_[0].connection, path, port);
+  const bool done = tapped(0).change_port(now_, sides_[0].connection, path, port);
   pump(0);
   return done;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "telemetry/recorded_engine.h"
 #include "tests/pair/network.h"
 #include "tests/pair/pattern.h"
 
@@ -27,6 +28,7 @@ struct PairConfig {
   uint32_t receive_slots = 0;
   uint64_t receive_slot_bytes = 0;
   uint64_t longest_message = 1 << 20;
+  std::array<std::string, 2> record;    ///< file that receives the calls of a side; "": none
 };
 
 /// What a side has seen, counted outside the engine.
@@ -44,6 +46,8 @@ struct SideCounts {
 class Pair {
  public:
   explicit Pair(const PairConfig& config);
+  /// Ends the recordings.
+  ~Pair();
 
   Time now() const { return now_; }
   engine::Engine& engine(int side) { return *sides_[side].engine; }
@@ -102,6 +106,7 @@ class Pair {
  private:
   struct Side {
     std::unique_ptr<engine::Engine> engine;
+    std::unique_ptr<telemetry::Recorder> recorder;
     std::unique_ptr<Arena> region;
     std::unique_ptr<Arena> receives;
     memory::RegionInfo info;
@@ -113,6 +118,10 @@ class Pair {
     Status loss_status = Status::kOk;
   };
 
+  /// The engine of a side with what listens at its boundary.
+  telemetry::RecordedEngine<engine::Engine> tapped(int side) {
+    return {*sides_[side].engine, {sides_[side].recorder.get(), nullptr}};
+  }
   void make_side(int side, Rng& rng);
   void step();
   void arrivals(const Event& first);

@@ -38,6 +38,11 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--series", options.series,
                  "Write time, bytes and injected losses every 5 ms to FILE (tab-separated)")
       ->type_name("FILE");
+  app.add_option("--record", options.record,
+                 "Write every call of the engine to FILE, for `metaroce replay`")
+      ->type_name("FILE");
+  app.add_option("--pcap", options.pcap, "Write every datagram to FILE (pcapng, for Wireshark)")
+      ->type_name("FILE");
   app.add_flag("-q,--quiet", options.quiet, "Only errors");
   app.add_flag("-v,--verbose", options.verbose, "Every item and the state of every path");
 }
@@ -125,6 +130,26 @@ driver::FaultSpec make_faults(const CommonOptions& options) {
   auto spec = driver::parse_faults(options.faults);
   if (!spec) throw UsageError{"--fault: " + spec.error().text};
   return *spec;
+}
+
+void set_taps(const CommonOptions& options, unsigned worker, api::EndpointOptions& endpoint) {
+  const auto name = [worker](const std::string& file) {
+    return file.empty() || worker == 0 ? file : file + "." + std::to_string(worker);
+  };
+  endpoint.record = name(options.record);
+  endpoint.pcap = name(options.pcap);
+}
+
+bool taps_complete(const std::string& command,
+                   const std::vector<std::unique_ptr<EndpointTransport>>& transports) {
+  bool complete = true;
+  for (const auto& transport : transports) {
+    const std::string error = transport->endpoint().telemetry_error();
+    if (error.empty()) continue;
+    say("metaroce " + command + ": " + error);
+    complete = false;
+  }
+  return complete;
 }
 
 // ---- addresses ----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNoConnection = 3;
+inline constexpr int kExitUnreadable = 4;  ///< a file that is damaged or no recording
 inline constexpr int kExitInterrupted = 130;
 
 /// A wrong argument: exit code 2.
@@ -30,6 +31,8 @@ struct CommonOptions {
   std::string faults;
   std::string json;
   std::string series;
+  std::string record;
+  std::string pcap;
   uint64_t seed = 0;
   unsigned planes = 0;
   unsigned paths_per_plane = 0;
@@ -42,6 +45,11 @@ void add_common_options(CLI::App& app, CommonOptions& options);
 
 /// Defaults, then METAROCE_<NAME> of the environment, then --set. Throws UsageError.
 Settings make_settings(const CommonOptions& options);
+/// --record and --pcap; each further worker adds its number to the file names.
+void set_taps(const CommonOptions& options, unsigned worker, api::EndpointOptions& endpoint);
+/// Says what ended a recording or capture early; false if something did.
+bool taps_complete(const std::string& command,
+                   const std::vector<std::unique_ptr<EndpointTransport>>& transports);
 /// Throws UsageError.
 driver::FaultSpec make_faults(const CommonOptions& options);
 /// Planes on one host: 127.0.P.1 for P = 1 to `count`.
@@ -111,6 +119,11 @@ struct RecvOptions {
   std::string overwrite = "never";
   bool once = false;
 };
+struct ReplayOptions {
+  std::string file;
+  std::string pcap;
+  bool json = false;
+};
 struct SettingsOptions {
   bool json = false;
   bool markdown = false;
@@ -119,5 +132,6 @@ struct SettingsOptions {
 int run_send(const SendOptions& options);
 int run_recv(const RecvOptions& options);
 int run_settings(const SettingsOptions& options);
+int run_replay(const ReplayOptions& options);
 
 }  // namespace metaroce::tool

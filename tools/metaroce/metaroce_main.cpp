@@ -1,4 +1,4 @@
-// The one command: metaroce send | recv | settings.
+// The one command: metaroce send | recv | replay | settings.
 #include <cstdio>
 
 #include "cli_common.h"
@@ -57,6 +57,23 @@ void add_recv(CLI::App& app, RecvOptions& options) {
   app.footer(kRecvExamples);
 }
 
+constexpr const char* kReplayExamples = R"(
+Examples:
+  metaroce send receiver.example big.iso --record run.mrr
+  metaroce replay run.mrr
+  metaroce replay run.mrr --pcap run.pcapng
+
+Exit codes: 0 everything that came out is identical, 1 it is not (the first difference is named),
+2 wrong arguments, 4 the file is damaged or no recording.)";
+
+void add_replay(CLI::App& app, ReplayOptions& options) {
+  app.add_option("file", options.file, "Recording that --record wrote")->required();
+  app.add_option("--pcap", options.pcap, "Write every datagram to FILE (pcapng, headers only)")
+      ->type_name("FILE");
+  app.add_flag("--json", options.json, "The result as JSON");
+  app.footer(kReplayExamples);
+}
+
 int usage_error(const std::string& text, const std::string& command) {
   say("metaroce: " + text);
   say("See `metaroce " + (command.empty() ? "" : command + " ") + "--help`.");
@@ -71,12 +88,16 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   SendOptions send_options;
   RecvOptions recv_options;
+  ReplayOptions replay_options;
   SettingsOptions settings_options;
   CLI::App* send = app.add_subcommand("send", "Send files, folders or standard input");
   CLI::App* recv = app.add_subcommand("recv", "Receive into a folder");
+  CLI::App* replay =
+      app.add_subcommand("replay", "Repeat a recording and compare everything that comes out");
   CLI::App* settings = app.add_subcommand("settings", "List the settings of the transport");
   add_send(*send, send_options);
   add_recv(*recv, recv_options);
+  add_replay(*replay, replay_options);
   settings->add_flag("--json", settings_options.json, "As JSON");
   settings->add_flag("--markdown", settings_options.markdown, "As docs/settings.md");
   std::string command;
@@ -90,11 +111,15 @@ int main(int argc, char** argv) {
       command = "recv";
       return run_recv(recv_options);
     }
+    if (app.got_subcommand(replay)) {
+      command = "replay";
+      return run_replay(replay_options);
+    }
     return run_settings(settings_options);
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    for (const CLI::App* sub : {send, recv, settings}) {
+    for (const CLI::App* sub : {send, recv, replay, settings}) {
       if (app.got_subcommand(sub)) command = sub->get_name();
     }
     return usage_error(error.what(), command);

@@ -65,6 +65,7 @@ bool open_all(const RecvOptions& options, const Settings& settings, Transports& 
     endpoint.faults = make_faults(options.common);
     endpoint.faults.seed += 1000 + worker;
     endpoint.seed = options.common.seed == 0 ? 0 : options.common.seed + 1000 + worker;
+    set_taps(options.common, worker, endpoint);
     auto opened = api::Endpoint::open(endpoint);
     if (!opened) {
       say("metaroce recv: " + opened.error().text);
@@ -189,7 +190,7 @@ int run_recv(const RecvOptions& options) {
   json sessions = json::array();
   const bool complete = serve(options, std::move(*folder), transports, sessions);
   if (options.common.verbose) say(path_table(transports));
-  bool written = true;
+  bool written = taps_complete("recv", transports);
   if (!options.common.json.empty()) {
     json report = transport_report(transports);
     report["command"] = "recv";

@@ -67,6 +67,7 @@ std::unique_ptr<EndpointTransport> open_transport(const SendOptions& options,
   endpoint.faults = make_faults(options.common);
   endpoint.faults.seed += worker;
   endpoint.seed = options.common.seed == 0 ? 0 : options.common.seed + worker;
+  set_taps(options.common, worker, endpoint);
   auto opened = api::Endpoint::open(endpoint);
   if (!opened) {
     error = opened.error().text;
@@ -225,7 +226,7 @@ int run_send(const SendOptions& options) {
   const SendResult result = transfer(options, std::move(*items), connected.connections);
   print_result(options, result);
   if (options.common.verbose) say(path_table(connected.transports));
-  bool written = true;
+  bool written = taps_complete("send", connected.transports);
   if (!options.common.json.empty()) {
     written &= write_json(options.common.json,
                           result_report(result, warnings, connected.transports));
