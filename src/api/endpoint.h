@@ -57,8 +57,8 @@ struct EndpointOptions {
   uint32_t receive_buffer = 8u << 20;
   uint32_t send_buffer = 1u << 20;
   Duration spin = microseconds(50);
-  std::string record;  ///< file that receives every call of the engine (docs/telemetry.md); "": none
-  std::string pcap;    ///< pcapng file that receives every datagram; "": none
+  std::string record;  ///< file that gets every call of the engine (docs/telemetry.md); "": none
+  std::string pcap;    ///< pcapng file that gets every datagram; "": none
 };
 
 struct Region {

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "telemetry/record_format.h"
+
 namespace metaroce::telemetry {
 namespace {
 
@@ -15,7 +17,6 @@ constexpr uint32_t kInterface = 1;
 constexpr uint32_t kEnhancedPacket = 6;
 constexpr uint32_t kByteOrder = 0x1A2B3C4D;
 constexpr uint16_t kLinkRawIp = 101;
-constexpr size_t kIpUdp = 48;  // the longer of the two
 constexpr uint16_t kOptionFlags = 2;
 constexpr uint16_t kOptionResolution = 9;
 
@@ -161,13 +162,15 @@ void PcapWriter::received(Time now, std::span<const engine::RxPacket> packets) {
 
 void PcapWriter::received(Time now, const engine::RxPacket& p, size_t known) {
   body_.clear();
-  body_.raw(p.bytes.data(), std::min({known, p.bytes.size(), snap_}));
+  const bool bulk = !p.bytes.empty() && kept_length(p.bytes[0], p.bytes.size()) < p.bytes.size();
+  const size_t limit = bulk ? snap_ : p.bytes.size();
+  body_.raw(p.bytes.data(), std::min({known, p.bytes.size(), limit}));
   Parts parts;
   parts.from = &p.from;
   parts.to = &local_[std::min<size_t>(p.plane, local_.size() - 1)];
   parts.ecn = p.ecn;
   parts.length = p.bytes.size() + wire::kCrcBytes;
-  parts.whole = known >= p.bytes.size() && parts.length + kIpUdp <= snap_;
+  parts.whole = body_.size() == p.bytes.size();
   packet(now, parts);
 }
 
@@ -184,11 +187,9 @@ void PcapWriter::sent(Time now, std::span<const engine::TxRun> runs, bool payloa
       parts.outbound = true;
       parts.length = size_t{run.header_length[i]} + run.payload_length[i] + run.trailer;
       const bool known = run.payload_length[i] == 0 || (payload && run.payload[i] != nullptr);
-      // Only as much as will be written: a whole packet needs all of it, for its CRC.
-      parts.whole = known && parts.length + kIpUdp <= snap_;
-      if (known && run.payload_length[i] > 0) {
-        body_.raw(run.payload[i], std::min<size_t>(run.payload_length[i], snap_));
-      }
+      const size_t copied = known ? std::min<size_t>(run.payload_length[i], snap_) : 0;
+      if (copied > 0) body_.raw(run.payload[i], copied);
+      parts.whole = known && copied == run.payload_length[i];
       packet(now, parts);
       at += size_t{run.header_length[i]} + run.trailer;
     }
@@ -231,7 +232,7 @@ void PcapWriter::packet(Time now, const Parts& p) {
   big16(frame_, 0);  // no checksum: not known at this place
   frame_.raw(body_.bytes().data(), body_.size());
   if (p.whole) big32(frame_, crc32c(body_.bytes()));
-  const size_t captured = std::min(frame_.size(), snap_);
+  const size_t captured = frame_.size();
 
   block_.clear();
   const auto length = static_cast<uint32_t>(28 + (captured + 3) / 4 * 4 + 12 + 4);

@@ -12,13 +12,13 @@
 
 namespace metaroce::telemetry {
 
-/// One interface (raw IP), times in ns: the engine's, moved to the wall clock. What the driver dropped before the
-/// engine (wrong CRC) is not seen; what an injected fault or the network took after it is. Packets
-/// longer than the limit are cut; their true length stands beside. The trailer of a whole packet is
-/// its CRC32C.
+/// One interface (raw IP), times in ns: the engine's, moved to the wall clock. What the driver
+/// dropped before the engine (wrong CRC) is not seen; what the network or an injected fault took
+/// after it is. Payload beyond the limit is cut; the true length stands beside. The trailer of a
+/// whole packet is its CRC32C.
 class PcapWriter {
  public:
-  static constexpr size_t kSnapLength = 256;
+  static constexpr size_t kSnapLength = 256;  ///< bytes of a packet that carries bulk
 
   static Expected<std::unique_ptr<PcapWriter>, std::string> create(
       const std::string& path, const std::vector<SocketAddress>& local, Duration to_wall_clock,

@@ -65,6 +65,8 @@ def write_capture(path, frames):
 
 
 class Shark:
+    """tshark with the dissector loaded."""
+
     def __init__(self, dissector):
         self.folder = tempfile.TemporaryDirectory()
         os.chmod(self.folder.name, 0o755)
@@ -204,6 +206,21 @@ class Dissector(unittest.TestCase):
         packet = TABLE.packet("ACK").encode({"ack_delay": 0x31})
         shown = collect(SHARK.packets([frame(with_crc(packet))])[0]["metaroce"])
         self.assertEqual(shown["metaroce.delay_ns"], [str((16 + 1) * 4 * 64)])
+
+
+    def test_cut_packets_are_not_malformed(self):
+        data = TABLE.packet("WRITE").encode({"cpsn": 5}) + bytes(1000)
+        whole = frame(with_crc(data))
+        capture = os.path.join(SHARK.folder.name, "cut.pcap")
+        with open(capture, "wb") as out:
+            out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+            out.write(struct.pack("<IIII", 1, 2, 120, len(whole)) + whole[:120])
+        layers = json.loads(SHARK.run(["-r", capture, "-T", "json", "--no-duplicate-keys"]))
+        shown = collect(layers[0]["_source"]["layers"]["metaroce"])
+        self.assertEqual(shown["metaroce.payload_bytes"], ["1000"])
+        self.assertEqual(shown["metaroce.cut"], [str(len(whole) - 120)])
+        self.assertNotIn("metaroce.drop", shown)
+        self.assertNotIn("metaroce.expert.crc", shown)
 
 
 def main():
