@@ -28,9 +28,7 @@ std::string in_seconds(Duration d) {
   return text;
 }
 
-Error from_driver(const driver::Error& error) {
-  return {Status::kInvalid, error.code, error.text};
-}
+Error from_driver(const driver::Error& error) { return {Status::kInvalid, error.code, error.text}; }
 
 int64_t wall_clock_ns() {
   timespec t{};
@@ -182,8 +180,9 @@ Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration
                   "; check that the receiver runs and uses this port"};
     case Status::kUnreachable:
       return {status, EHOSTUNREACH,
-              who + " is unreachable: the network reports no way there; check the address, the "
-                    "route and the interface"};
+              who +
+                  " is unreachable: the network reports no way there; check the address, the "
+                  "route and the interface"};
     case Status::kMismatch:
       return {status, EPROTO,
               who + " speaks no common version of the protocol; update the older side"};
@@ -193,7 +192,8 @@ Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration
       return {status, ETIMEDOUT,
               who + " did not answer within " + in_seconds(timeout) +
                   "; check that the receiver runs, that the address is right, and that no firewall "
-                  "drops UDP port " + port + " in either direction"};
+                  "drops UDP port " +
+                  port + " in either direction"};
     default:
       return {status, ECONNABORTED, who + ": " + metaroce::to_string(status)};
   }
@@ -225,6 +225,15 @@ Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddres
     if (round() == 0) driver_->wait(*engine_, wake_fd_, end - t);
     collect();
   }
+}
+
+Expected<ConnectionHandle, Error> Endpoint::start_connect(std::span<const SocketAddress> peer) {
+  if (peer.empty()) return unexpected(Error{Status::kInvalid, EINVAL, "no address to connect to"});
+  engine::ConnectRequest request;
+  request.peer.assign(peer.begin(), peer.end());
+  const auto handle = engine_->connect(driver::now(), request);
+  if (!handle) return unexpected(connect_error(peer[0], handle.error(), {}));
+  return *handle;
 }
 
 Expected<Peer, Error> Endpoint::accept(Duration timeout) {
@@ -293,13 +302,7 @@ bool Endpoint::wait(Duration timeout) {
   for (;;) {
     const size_t work = round();
     if (collect()) return true;
-    if (woken_.load()) {
-      uint64_t count = 0;
-      // The flag goes down only once the descriptor is empty, or it would stay readable for ever.
-      // A wake() in between is not lost: the caller looks at its queues after this return.
-      if (::read(wake_fd_, &count, sizeof count) > 0) woken_.store(false);
-      return false;
-    }
+    if (take_wake()) return false;
     const Time t = driver::now();
     if (t >= end) return false;
     if (work == 0) driver_->wait(*engine_, wake_fd_, end - t);
@@ -312,6 +315,37 @@ void Endpoint::wake() {
   // Fails only when the counter is full, and then the descriptor is readable anyway.
   if (::write(wake_fd_, &one, sizeof one) < 0) return;
 }
+
+bool Endpoint::take_wake() {
+  if (!woken_.load()) return false;
+  uint64_t count = 0;
+  // The flag goes down only once the descriptor is empty, or it would stay readable for ever.
+  // A wake() in between is not lost: the caller looks at its queues after this return.
+  if (::read(wake_fd_, &count, sizeof count) > 0) woken_.store(false);
+  return true;
+}
+
+size_t Endpoint::poll_path_events(std::span<PathEvent> out) {
+  return engine_->poll_path_events(out);
+}
+
+size_t Endpoint::step() {
+  const size_t work = round();
+  collect();
+  return work;
+}
+
+bool Endpoint::has_news() const {
+  return completions_begin_ != completions_end_ || !events_.empty();
+}
+
+int Endpoint::fd() const { return driver_->fd(); }
+Time Endpoint::next_wake() const {
+  return driver_->next_wake(driver::now(), engine_->next_deadline());
+}
+void Endpoint::look_soon() { driver_->look_soon(); }
+bool Endpoint::spinning() const { return driver_->spinning(driver::now()); }
+void Endpoint::block(Duration timeout) { driver_->wait(*engine_, wake_fd_, timeout); }
 
 bool Endpoint::connection_status(ConnectionHandle connection, ConnectionStatus& out) const {
   return engine_->connection_status(connection, out);
@@ -337,7 +371,8 @@ std::string describe_loss(const ConnectionEvent& event, Duration death_timeout) 
   const std::string who = driver::to_string(event.peer) + " (UDP)";
   switch (event.status) {
     case Status::kOk:
-    case Status::kClosed: return who + " closed the connection";
+    case Status::kClosed:
+      return who + " closed the connection";
     case Status::kUnresponsive:
       return who + " stopped answering: no progress and no probe answered on any plane for " +
              in_seconds(death_timeout) +
@@ -347,7 +382,8 @@ std::string describe_loss(const ConnectionEvent& event, Duration death_timeout) 
     case Status::kRefused:
       return who + " is gone: its host says that nothing listens on UDP port " +
              std::to_string(event.peer.port) + " any more";
-    default: return who + ": " + metaroce::to_string(event.status);
+    default:
+      return who + ": " + metaroce::to_string(event.status);
   }
 }
 

@@ -35,6 +35,7 @@ using engine::ConnectionEvent;
 using engine::ConnectionEventKind;
 using engine::ConnectionHandle;
 using engine::ConnectionStatus;
+using engine::PathEvent;
 using engine::PathStatus;
 using engine::ReceiveRequest;
 using engine::WorkRequest;
@@ -90,6 +91,8 @@ class Endpoint {
   /// Asks `peer` ([0] first, [i] belongs to plane i) and waits for the answer. kUnresponsive after
   /// `timeout`; kRefused or kUnreachable as soon as the network says so; kMismatch; kFull.
   Expected<ConnectionHandle, Error> connect(std::span<const SocketAddress> peer, Duration timeout);
+  /// Asks and does not wait: kConnected or kFailed follows as an event.
+  Expected<ConnectionHandle, Error> start_connect(std::span<const SocketAddress> peer);
   /// Waits for a peer that connects; kUnresponsive after `timeout`.
   Expected<Peer, Error> accept(Duration timeout);
   /// Flushes what is posted and tells the peer. The event kClosed follows.
@@ -111,6 +114,31 @@ class Endpoint {
   /// `timeout` (false).
   bool wait(Duration timeout);
   void wake();
+  /// Path changes since the last call, at most out.size().
+  size_t poll_path_events(std::span<PathEvent> out);
+
+  // The pieces of wait(), for loops that wait in a way of their own.
+
+  /// One round without blocking; returns the packets and deadlines handled.
+  size_t step();
+  /// True while a completion or an event waits to be fetched.
+  bool has_news() const;
+  /// Readable while step() has something from the kernel to look at; for epoll and poll only.
+  int fd() const;
+  /// Readable after wake() until take_wake().
+  int wake_fd() const { return wake_fd_; }
+  bool take_wake();
+  /// When step() is due although no descriptor is readable; kNever: not.
+  Time next_wake() const;
+  /// Call before step() when fd() was readable.
+  void look_soon();
+  bool spinning() const;
+  /// Spins for a while after the last work, then blocks until there is something to do, wake(), or
+  /// `timeout`. Call it when step() returned 0.
+  void block(Duration timeout);
+
+  /// What a failed set-up means, in one line that names the peer and what to check.
+  Error connect_error(const SocketAddress& peer, Status status, Duration timeout) const;
 
   bool connection_status(ConnectionHandle connection, ConnectionStatus& out) const;
   size_t path_status(ConnectionHandle connection, std::span<PathStatus> out) const;
@@ -137,7 +165,6 @@ class Endpoint {
   size_t round();
   bool collect();
   bool take_event(ConnectionHandle connection, ConnectionEventKind kind, ConnectionEvent& out);
-  Error connect_error(const SocketAddress& peer, Status status, Duration timeout) const;
 
   EndpointOptions options_;
   std::unique_ptr<driver::UdpDriver> driver_;

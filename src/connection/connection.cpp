@@ -22,6 +22,24 @@ const char* to_string(PathState state) {
   return "?";
 }
 
+static PathState public_state(path::State state) {
+  switch (state) {
+    case path::State::kClosed:
+      return PathState::kClosed;
+    case path::State::kOpening:
+      return PathState::kOpening;
+    case path::State::kValidating:
+      return PathState::kValidating;
+    case path::State::kGood:
+      return PathState::kGood;
+    case path::State::kSuspect:
+      return PathState::kSuspect;
+    case path::State::kDead:
+      return PathState::kDead;
+  }
+  return PathState::kClosed;
+}
+
 Connection::Connection(Shared& shared, ConnectionHandle handle)
     : shared_(shared),
       handle_(handle),
@@ -39,6 +57,23 @@ void Connection::event(ConnectionEventKind kind, Status status) {
   // The ring has room for every event a connection can raise; the oldest goes if nobody polls.
   if (shared_.events.full()) shared_.events.pop();
   shared_.events.push(e);
+}
+
+void Connection::tell_path_state(PathSlot& slot) {
+  const PathState state = public_state(slot.tx.state());
+  if (state == slot.told) return;
+  PathEvent e;
+  e.connection = handle_;
+  e.path = slot.tx.id;
+  e.plane = slot.tx.plane;
+  e.from = slot.told;
+  e.to = state;
+  slot.told = state;
+  if (shared_.path_events.full()) {
+    shared_.path_events.pop();
+    ++shared_.path_events_missed;
+  }
+  shared_.path_events.push(e);
 }
 
 Status Connection::post(const WorkRequest& request) {
@@ -120,26 +155,7 @@ size_t Connection::fill_path_status(std::span<PathStatus> out) const {
     PathStatus& s = out[n++];
     s.id = static_cast<uint8_t>(i);
     s.plane = i < tx_paths_ ? tx.plane : paths_[i]->rx.plane;
-    switch (tx.state()) {
-      case path::State::kClosed:
-        s.state = PathState::kClosed;
-        break;
-      case path::State::kOpening:
-        s.state = PathState::kOpening;
-        break;
-      case path::State::kValidating:
-        s.state = PathState::kValidating;
-        break;
-      case path::State::kGood:
-        s.state = PathState::kGood;
-        break;
-      case path::State::kSuspect:
-        s.state = PathState::kSuspect;
-        break;
-      case path::State::kDead:
-        s.state = PathState::kDead;
-        break;
-    }
+    s.state = public_state(tx.state());
     s.source_port = tx.port;
     s.pmtu = tx.pmtu;
     s.window = static_cast<uint32_t>(tx.window().bytes());

@@ -84,6 +84,7 @@ class Connection final : public path::Listener {
     path::PathSender tx;
     path::PathReceiver rx;
     RepairList repair;
+    PathState told = PathState::kOpening;  ///< what the last PathEvent said
     uint16_t pmtu_goal = 0;     ///< IP size under test
     uint8_t pmtu_tries = 0;
     uint8_t big_losses = 0;     ///< full packets lost in a row
@@ -145,6 +146,7 @@ class Connection final : public path::Listener {
   void verdict(Time now, PathSlot& slot);
   void declare_dead(Time now, PathSlot& slot);
   void after_state_change(PathSlot& slot);
+  void tell_path_state(PathSlot& slot);
   void check_paths_open();
   void send_port_status(Time now);
   void on_port_status(Time now, const wire::ControlPacket& packet);

@@ -212,6 +212,7 @@ void Connection::open_handshake_paths() {
     slot.tx.open(static_cast<uint8_t>(i), setup_plane_, start_seq_ + (i << 24), take_port(),
                  path::State::kGood, guess);
     slot.tx.pmtu = 1280;
+    tell_path_state(slot);
   }
   for (uint32_t i = 0; i < theirs; ++i) {
     paths_[i]->rx.open(setup_plane_, 0, peer_start_seq_ + (i << 24), peer_[setup_plane_]);

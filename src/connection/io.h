@@ -79,6 +79,19 @@ struct ConnectionEvent {
   SocketAddress peer;
 };
 
+enum class PathState : uint8_t { kOpening, kValidating, kGood, kSuspect, kDead, kClosed };
+const char* to_string(PathState state);
+
+/// A path changed its state. For people and books: no decision of a program needs it.
+struct PathEvent {
+  ConnectionHandle connection = 0;
+  uint8_t path = 0;
+  uint8_t plane = 0;
+  PathState from = PathState::kOpening;
+  PathState to = PathState::kOpening;
+  uint32_t missed = 0;  ///< events that were dropped before this one because nobody fetched them
+};
+
 /// What the network told the driver about something it sent; a hint, never a verdict.
 enum class NetworkHint : uint8_t {
   kPortUnreachable,  ///< ICMP port unreachable or ECONNREFUSED
@@ -86,9 +99,6 @@ enum class NetworkHint : uint8_t {
   kTooBig,           ///< EMSGSIZE or ICMP packet too big; value = the reported MTU, 0 if none
   kNotSent,          ///< the datagrams never left the host
 };
-
-enum class PathState : uint8_t { kOpening, kValidating, kGood, kSuspect, kDead, kClosed };
-const char* to_string(PathState state);
 
 struct PathStatus {
   uint8_t id = 0;

@@ -216,6 +216,7 @@ void Connection::declare_dead(Time now, PathSlot& slot) {
 
 void Connection::after_state_change(PathSlot& slot) {
   payload_dirty_ = true;
+  tell_path_state(slot);
   if (slot.tx.is_good()) {
     if (slot.pmtu_search) slot.pmtu_due = true;
   } else {

@@ -28,7 +28,8 @@ struct Shared {
         sends(values),
         receives(values),
         regions(values.max_regions, random),
-        events(values.max_connections * 4 + 16) {
+        events(values.max_connections * 4 + 16),
+        path_events(1024) {
     plane_mtu.resize(local.size(), 1500);
     plane_up.fill(true);
   }
@@ -45,6 +46,8 @@ struct Shared {
   message::ReceivePools receives;
   memory::Regions regions;
   Ring<ConnectionEvent> events;
+  Ring<PathEvent> path_events;  ///< apart, so that flapping paths never push out the others
+  uint32_t path_events_missed = 0;
   std::array<bool, kMaxPlanes> plane_up{};
   std::array<uint64_t, static_cast<size_t>(wire::DropReason::kCount)> drops{};
   uint32_t next_port = 0;

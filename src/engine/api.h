@@ -11,6 +11,7 @@ using connection::TxRun;
 using connection::ConnectionEventKind;
 using connection::ConnectionEvent;
 using connection::NetworkHint;
+using connection::PathEvent;
 using connection::PathState;
 using connection::PathStatus;
 using connection::ConnectionStatus;

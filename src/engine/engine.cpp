@@ -329,6 +329,17 @@ class Engine::Impl {
     return n;
   }
 
+  size_t poll_path_events(std::span<PathEvent> out) {
+    size_t n = 0;
+    while (n < out.size() && !shared_.path_events.empty()) {
+      out[n] = shared_.path_events.front();
+      out[n++].missed = shared_.path_events_missed;
+      shared_.path_events_missed = 0;
+      shared_.path_events.pop();
+    }
+    return n;
+  }
+
   EngineConfig config_;
   Shared shared_;
   Rng ids_;
@@ -393,6 +404,9 @@ size_t Engine::post_receives(Time now, std::span<const ReceiveRequest> requests,
 
 size_t Engine::poll_completions(std::span<Completion> out) { return impl_->poll_completions(out); }
 size_t Engine::poll_events(std::span<ConnectionEvent> out) { return impl_->poll_events(out); }
+size_t Engine::poll_path_events(std::span<PathEvent> out) {
+  return impl_->poll_path_events(out);
+}
 memory::Regions& Engine::regions() { return impl_->shared_.regions; }
 
 Expected<ConnectionHandle, Status> Engine::connect(Time now, const ConnectRequest& request) {

@@ -47,6 +47,8 @@ class Engine {
   size_t post_receives(Time now, std::span<const ReceiveRequest> requests, Status& status);
   size_t poll_completions(std::span<Completion> out);
   size_t poll_events(std::span<ConnectionEvent> out);
+  /// The newest are kept; `missed` of the first says how many were dropped before it.
+  size_t poll_path_events(std::span<PathEvent> out);
 
   // Memory. `base` may be null for a region without memory (simulation): then placements have a
   // null address. Remote addresses are `remote_base` + offset; remote_base is base unless given.

@@ -31,7 +31,9 @@ void TxSocket::note_sender(const SocketAddress& to, uint32_t connection, uint8_t
 }
 
 const Sender* TxSocket::find_sender(const SocketAddress& to) const {
-  for (const Sender& s : senders) {
+  // The newest first: a second connection to the same peer is the one that is being set up.
+  for (size_t k = 1; k <= senders.size(); ++k) {
+    const Sender& s = senders[(next_sender + senders.size() - k) % senders.size()];
     if (s.to.family != 0 && s.to.same_host(to) && s.to.port == to.port) return &s;
   }
   return nullptr;

@@ -55,6 +55,7 @@ class UdpDriver::Impl {
 
   Expected<void, Error> open();
   void wait_until(Time deadline, int extra_fd, Duration timeout);
+  Time next_wake(Time now, Time deadline) const;
   void look(Time now);
   void look_at_links(bool first);
 
@@ -202,6 +203,13 @@ void UdpDriver::Impl::look(Time now) {
   }
 }
 
+Time UdpDriver::Impl::next_wake(Time now, Time deadline) const {
+  Time until = earlier(deadline, rx_faults_.next_release());
+  until = earlier(until, transmitter_.retry_at(now));
+  if (monitor_ < 0) until = earlier(until, now + kLinkInterval);
+  return until;
+}
+
 void UdpDriver::Impl::wait_until(Time deadline, int extra_fd, Duration timeout) {
   const Time start = now();
   if (extra_fd != extra_fd_) {
@@ -209,10 +217,8 @@ void UdpDriver::Impl::wait_until(Time deadline, int extra_fd, Duration timeout) 
     if (extra_fd >= 0) loop_.add(extra_fd, true, false);
     extra_fd_ = extra_fd;
   }
-  Time until = earlier(deadline, rx_faults_.next_release());
-  until = earlier(until, transmitter_.retry_at(start));
+  Time until = next_wake(start, deadline);
   if (timeout.ns < kNever.ns - start.ns) until = earlier(until, start + timeout);
-  if (monitor_ < 0) until = earlier(until, start + kLinkInterval);
   if (until <= start) return;
   if (loop_.spinning(start)) {
     // Whoever shares the core gets it now, not after our time slice (P06).
@@ -272,6 +278,13 @@ size_t UdpDriver::transmit(Time now, std::span<engine::TxRun> runs) {
 void UdpDriver::wait_until(Time deadline, int extra_fd, Duration timeout) {
   impl_->wait_until(deadline, extra_fd, timeout);
 }
+
+int UdpDriver::fd() const { return impl_->loop_.fd(); }
+Time UdpDriver::next_wake(Time now, Time deadline) const {
+  return impl_->next_wake(now, deadline);
+}
+void UdpDriver::look_soon() { impl_->next_look_ = {}; }
+bool UdpDriver::spinning(Time now) const { return impl_->loop_.spinning(now); }
 
 std::span<const Hint> UdpDriver::take_hints(Time now) {
   impl_->look(now);

@@ -77,6 +77,15 @@ class UdpDriver {
   /// True while kept packets wait for a socket; poll no runs then.
   bool tx_blocked() const;
   void wait_until(Time deadline, int extra_fd, Duration timeout);
+  /// For loops that block elsewhere: a descriptor for epoll or poll that is readable while
+  /// progress() has something from the kernel to look at; never read it.
+  int fd() const;
+  /// When progress() is due without the descriptor, given the engine's deadline; kNever: not.
+  Time next_wake(Time now, Time deadline) const;
+  /// The next progress() looks for errors and link changes; call it after fd() was readable.
+  void look_soon();
+  /// Not yet worth blocking: there was work a moment ago (UdpOptions::spin).
+  bool spinning(Time now) const;
   /// Hints and plane changes since the last call; valid until the next call of the same.
   std::span<const Hint> take_hints(Time now);
   std::span<const PlaneEvent> take_plane_events(Time now);
