@@ -231,7 +231,7 @@ Expected<ConnectionHandle, Error> Endpoint::start_connect(std::span<const Socket
   if (peer.empty()) return unexpected(Error{Status::kInvalid, EINVAL, "no address to connect to"});
   engine::ConnectRequest request;
   request.peer.assign(peer.begin(), peer.end());
-  const auto handle = engine_->connect(driver::now(), request);
+  const auto handle = tapped().connect(driver::now(), request);
   if (!handle) return unexpected(connect_error(peer[0], handle.error(), {}));
   return *handle;
 }

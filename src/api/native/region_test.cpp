@@ -73,6 +73,33 @@ TEST(NativeRegion, RegisteringNeverLooksAtTheMemory) {
   munmap(memory, kLength);
 }
 
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt + usage.ru_majflt;
+}
+
+// P17: a thousand rounds of 4 GiB fault in no more pages than a thousand rounds of 4 KiB.
+TEST(NativeRegion, LargeRegionsFaultInNoMorePagesThanSmallOnes) {
+  constexpr size_t kLarge = size_t{4} << 30;
+  void* memory = reserve(kLarge);
+  ASSERT_NE(memory, nullptr);
+  mr_context* context = open_context(0);
+  const auto rounds = [&](size_t length) {
+    const long before = page_faults();
+    for (int i = 0; i < 1000; ++i) {
+      const auto region = add_region(context, memory, length);
+      mr_region_deregister(context, region.region);
+    }
+    return page_faults() - before;
+  };
+  rounds(4096);  // first use
+  EXPECT_LE(rounds(4096), 16);
+  EXPECT_LE(rounds(kLarge), 16);
+  mr_context_close(context);
+  munmap(memory, kLarge);
+}
+
 TEST(NativeRegion, ManyRegionsUntilTheSettingEndsThem) {
   mr_context_options o = options(0);
   const char* const settings[] = {"max_regions=100000"};
