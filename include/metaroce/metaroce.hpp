@@ -160,12 +160,13 @@ class Context {
   /// How many were taken; less than all only when the context is full.
   size_t post(std::span<const Work> work) {
     size_t taken = 0;
-    return settle(mr_post(get(), work.data(), work.size(), sizeof(Work), &taken), taken);
+    settle(mr_post(get(), work.data(), work.size(), sizeof(Work), &taken));
+    return taken;
   }
   size_t post(std::span<const Receive> receives) {
     size_t taken = 0;
-    return settle(
-        mr_post_receive(get(), receives.data(), receives.size(), sizeof(Receive), &taken), taken);
+    settle(mr_post_receive(get(), receives.data(), receives.size(), sizeof(Receive), &taken));
+    return taken;
   }
   /// The completions fetched, in the front of `room`.
   std::span<Completion> poll(std::span<Completion> room) {
@@ -215,9 +216,8 @@ class Context {
   void check(mr_status status) const {
     if (status != MR_OK) throw Error(status, last_error(get()));
   }
-  size_t settle(mr_status status, size_t taken) const {
+  void settle(mr_status status) const {
     if (status != MR_FULL) check(status);
-    return taken;
   }
 
   std::unique_ptr<mr_context, Close> context_;
