@@ -84,6 +84,7 @@ mr_status start(Context& c, const std::vector<SocketAddress>& peers, mr_connecti
 mr_status wait_connected(Context& c, mr_connection connection, int64_t timeout_ns) {
   using Stage = ConnectionRecord::Stage;
   const Time begin = driver::now();
+  c.find(connection)->waited = true;
   c.wait(after(timeout_ns), false, [&] {
     const ConnectionRecord* r = c.find(connection);
     return r == nullptr || r->stage != Stage::kConnecting;
@@ -91,7 +92,7 @@ mr_status wait_connected(Context& c, mr_connection connection, int64_t timeout_n
   ConnectionRecord* r = c.find(connection);
   if (r == nullptr) return c.unknown(connection);
   if (r->stage == Stage::kOpen) {
-    c.drop_events(connection, ConnectionEventKind::kConnected);
+    r->waited = false;
     return MR_OK;
   }
   const bool late = r->stage == Stage::kConnecting;
@@ -212,12 +213,13 @@ void Context::drain_events() {
       if (is_end(e.kind)) connections_.erase(found);
       continue;
     }
+    const bool setup = r.stage == Stage::kConnecting;
     if (e.kind == ConnectionEventKind::kConnected) r.stage = Stage::kOpen;
     if (is_end(e.kind)) {
       r.stage = Stage::kEnded;
       r.status = e.status;
     }
-    events_.emplace_back(e, now - r.since);
+    if (!setup || !r.waited) events_.emplace_back(e, now - r.since);
   }
   drain_path_events();
 }
@@ -238,12 +240,6 @@ void Context::drain_path_events() {
       path_events_.push_back(batch[i]);
     }
   } while (n == std::size(batch));
-}
-
-void Context::drop_events(ConnectionHandle connection, ConnectionEventKind kind) {
-  std::erase_if(events_, [&](const auto& e) {
-    return e.first.connection == connection && e.first.kind == kind;
-  });
 }
 
 bool Context::take_accepted(ConnectionHandle& out) {

@@ -36,6 +36,7 @@ struct ConnectionRecord {
   enum class Stage { kConnecting, kOpen, kEnded };
   Stage stage = Stage::kConnecting;
   bool aborted = false;  ///< nothing of it is told any more
+  bool waited = false;   ///< mr_connect waits: how its set-up ends is told to nobody else
   Status status = Status::kOk;
   SocketAddress peer;
   Time since{};
@@ -113,7 +114,6 @@ class Context {
   StreamRecord* find_stream(ConnectionHandle connection, uint16_t stream);
   ConnectionRecord& add(ConnectionHandle connection, const SocketAddress& peer, Time now);
   void drain_events();
-  void drop_events(ConnectionHandle connection, ConnectionEventKind kind);
   void forget(ConnectionHandle connection);
   /// Posted requests of a connection loosen their hold on regions; their completions vanish.
   void disown(ConnectionHandle connection);

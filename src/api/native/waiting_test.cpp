@@ -189,6 +189,35 @@ TEST(NativeWaiting, BlockingConnectAndAcceptMeetFromTwoThreads) {
   }
 }
 
+// What mr_connect waits for is not taken away by a thread that fetches events.
+TEST(NativeWaiting, ConnectAndTheEventsOfAnotherThreadDoNotMeet) {
+  mr_context* server = open_context(MR_CONTEXT_PROGRESS_THREAD | MR_CONTEXT_ACCEPT);
+  mr_context* client = open_context(MR_CONTEXT_PROGRESS_THREAD);
+  std::atomic<bool> done{false};
+  std::thread fetcher([&] {
+    while (!done.load()) {
+      for (const mr_event& e : Two::events(client)) {
+        EXPECT_NE(e.kind, static_cast<uint32_t>(MR_EVENT_CONNECTED));
+        EXPECT_NE(e.kind, static_cast<uint32_t>(MR_EVENT_FAILED));
+      }
+      std::this_thread::yield();
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    mr_connection c = 0;
+    ASSERT_EQ(connect_to(client, mr_context_port(server), kBound, true, &c), MR_OK)
+        << last_error(client);
+    EXPECT_EQ(mr_abort(client, c, 0), MR_OK);
+  }
+  const uint16_t port = mr_context_port(server);
+  mr_context_close(server);
+  mr_connection c = 0;
+  EXPECT_EQ(connect_to(client, port, kBound, true, &c), MR_REFUSED);
+  done = true;
+  fetcher.join();
+  mr_context_close(client);
+}
+
 TEST(NativeWaiting, ManyThreadsShareAContextWithAProgressThread) {
   Two two(MR_CONTEXT_PROGRESS_THREAD);
   constexpr int kThreads = 4;
