@@ -81,7 +81,7 @@ TEST(NativeSizes, ArraysStepByTheCallersElement) {
     mr_work& w = newer[i].known;
     w.connection = two.to_server;
     w.operation = MR_SEND;
-    w.memory = "abc" + i;
+    w.memory = &"abc"[i];
     w.length = 1;
   }
   size_t taken = 0;
