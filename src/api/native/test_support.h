@@ -20,11 +20,15 @@ inline std::string last_error(mr_context* context) {
 
 inline mr_context_options options(uint32_t flags) {
   static const char* const addresses[] = {"127.0.0.1"};
+  // No keep-alive within the bound: it would rescue a lost wake-up.
+  static const char* const settings[] = {"keep_alive=3600000000000"};
   mr_context_options o{};
   o.size = sizeof o;
   o.flags = flags | MR_CONTEXT_NO_ENVIRONMENT;
   o.addresses = addresses;
   o.address_count = 1;
+  o.settings = settings;
+  o.setting_count = 1;
   return o;
 }
 
