@@ -46,7 +46,15 @@ Connection::Connection(Shared& shared, ConnectionHandle handle)
       sender_(shared.sends, shared.settings, handle),
       receiver_(shared.receives, shared.settings, handle) {}
 
-Connection::~Connection() = default;
+Connection::~Connection() {
+  if (!window_ || controls_used_ == 0) return;
+  for (uint32_t c = window_->lowest_undecided(); c != window_->next(); ++c) {
+    const SendEntry& e = window_->at(c);
+    if (e.control && e.state == SendEntry::State::kUndecided) {
+      shared_.controls.release(e.fragment.send);
+    }
+  }
+}
 
 void Connection::event(ConnectionEventKind kind, Status status) {
   ConnectionEvent e;

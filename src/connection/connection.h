@@ -236,8 +236,7 @@ class Connection final : public path::Listener {
   std::unique_ptr<CpsnFilter> filter_;
   RepairList any_;
   RepairList control_;
-  std::vector<wire::ControlPacket> controls_;
-  std::vector<bool> control_used_;
+  uint32_t controls_used_ = 0;  ///< of the engine's control slots
   message::Sender sender_;
   message::Receiver receiver_;
   congestion::Window congestion_;

@@ -108,7 +108,8 @@ void Connection::decide(uint32_t cpsn, SendEntry& entry, bool refused, uint8_t p
     } else {
       on_control_accepted(slot);
     }
-    control_used_[slot] = false;
+    shared_.controls.release(slot);
+    --controls_used_;
     return;
   }
   if (!refused) {
@@ -179,7 +180,7 @@ void Connection::unqueue(uint32_t cpsn, SendEntry& entry) {
 }
 
 void Connection::on_control_accepted(uint32_t slot_index) {
-  const wire::ControlPacket& body = controls_[slot_index];
+  const wire::ControlPacket& body = shared_.controls[slot_index];
   switch (body.opcode) {
     case wire::ControlOpcode::kPathOpen:
       if (body.path < tx_paths_ && paths_[body.path]->tx.state() == path::State::kOpening) {
@@ -197,7 +198,7 @@ void Connection::on_control_accepted(uint32_t slot_index) {
 }
 
 void Connection::on_control_refused(uint32_t slot_index) {
-  const wire::ControlPacket& body = controls_[slot_index];
+  const wire::ControlPacket& body = shared_.controls[slot_index];
   if (body.opcode != wire::ControlOpcode::kPathOpen || body.path >= tx_paths_) return;
   path::PathSender& tx = paths_[body.path]->tx;
   if (tx.state() == path::State::kOpening) tx.close(*this);  // the peer has no room for it

@@ -103,8 +103,6 @@ void Connection::create_tables(uint32_t peer_cpsn) {
                1u << std::clamp<uint8_t>(peer_params_.cpsn_window_log2, 10, 20));
   window_ = std::make_unique<SendWindow>(shared_.chunks, window, start_cpsn_);
   filter_ = std::make_unique<CpsnFilter>(window, peer_cpsn);
-  controls_.resize(64);
-  control_used_.assign(64, false);
   sender_.set_peer_span(std::min<uint32_t>(peer_params_.span, shared_.settings.message_span));
   congestion_.start(uint64_t{shared_.settings.first_flight} * planes_);
 }

@@ -66,7 +66,11 @@ void Connection::open_waiting_paths() {
   for (; next_open_ < tx_paths_; ++next_open_) {
     PathSlot& slot = *paths_[next_open_];
     if (slot.tx.state() != path::State::kOpening) continue;
-    if (!has_control_slot()) return;  // goes on when one is free
+    if (!has_control_slot()) {
+      // Goes on when one of ours is free; other connections may hold the engine's.
+      if (controls_used_ == 0) retry_at_ = current_time_ + milliseconds(1);
+      return;
+    }
     const uint8_t plane = slot.tx.plane;
     wire::ControlPacket open;
     open.opcode = wire::ControlOpcode::kPathOpen;

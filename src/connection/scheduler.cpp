@@ -279,7 +279,7 @@ size_t Connection::encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const S
   payload = nullptr;
   if (entry.voided) return wire::encode(wire::VoidPacket{s}, out);
   if (entry.control) {
-    wire::ControlPacket packet = controls_[entry.fragment.send];
+    wire::ControlPacket packet = shared_.controls[entry.fragment.send];
     packet.s = s;
     return wire::encode(packet, out);
   }
@@ -511,18 +511,17 @@ void Connection::transmit_copies(Time now, RunWriter& writer) {
 
 bool Connection::has_control_slot() const {
   return window_->room(true) > 0 && shared_.chunks.available() > 0 &&
-         std::find(control_used_.begin(), control_used_.end(), false) != control_used_.end();
+         shared_.controls.available() > 0 && controls_used_ < kControlsPerConnection;
 }
 
 uint32_t Connection::queue_control(const wire::ControlPacket& body, uint16_t id) {
-  const auto free = std::find(control_used_.begin(), control_used_.end(), false);
-  if (free == control_used_.end() || window_->room(true) == 0) return kNoList;
-  const auto slot = static_cast<uint32_t>(free - control_used_.begin());
+  if (!has_control_slot()) return kNoList;
   uint32_t cpsn = 0;
   SendEntry* entry = window_->create(cpsn);
   if (entry == nullptr) return kNoList;
-  control_used_[slot] = true;
-  controls_[slot] = body;
+  const uint32_t slot = shared_.controls.allocate();
+  ++controls_used_;
+  shared_.controls[slot] = body;
   entry->control = true;
   entry->fragment.send = slot;
   queue_repair(cpsn, *entry, id);

@@ -13,8 +13,12 @@
 #include "message/receiver.h"
 #include "message/sender.h"
 #include "path/path_sender.h"
+#include "wire/control_packet.h"
 
 namespace metaroce::connection {
+
+/// Control packets of one connection that may be on their way at once.
+inline constexpr uint32_t kControlsPerConnection = 64;
 
 struct Shared {
   Shared(const Settings& values, std::vector<SocketAddress> addresses, std::vector<uint16_t> mtus,
@@ -25,6 +29,7 @@ struct Shared {
         rng(random),
         sent(values.max_active_paths),
         chunks(values.max_active_paths * 2 + values.cpsn_window / kChunkEntries * 2),
+        controls(kControlsPerConnection * 2 + values.max_connections * 8),
         sends(values),
         receives(values),
         regions(values.max_regions, random),
@@ -42,6 +47,7 @@ struct Shared {
   Rng rng;
   Slab<path::SentWindow> sent;
   Slab<SendChunk> chunks;
+  Slab<wire::ControlPacket> controls;  ///< control packets whose fate is open
   message::SendPools sends;
   message::ReceivePools receives;
   memory::Regions regions;
