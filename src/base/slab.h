@@ -24,12 +24,18 @@ class Slab {
 
   /// A fresh default value, or kNone when the slab is exhausted.
   uint32_t allocate() {
+    const uint32_t i = allocate_as_left();
+    if (i != kNone) items_[i] = T{};
+    return i;
+  }
+  /// As allocate(), with what the last owner left in it: for large objects of which little has to
+  /// be cleared.
+  uint32_t allocate_as_left() {
     if (free_ == kNone) return kNone;
     const uint32_t i = free_;
     free_ = next_[i];
     next_[i] = kUsed;
     ++used_;
-    items_[i] = T{};
     return i;
   }
 

@@ -46,6 +46,15 @@ class Connection final : public path::Listener {
   // --- packets of an open connection (receive.cpp) ---
   /// Each returns true when `placement` was filled.
   bool on_data(Time now, const RxPacket& rx, Placement& placement);
+  /// True while the last on_data() was such that packets which go on from it need no question
+  /// but whether they do (receive_run.cpp). Nothing else of this connection may be called until
+  /// end_run().
+  bool in_run() const { return run_.slot != nullptr; }
+  /// Takes a packet that goes on where the last one ended and fills its placement; false when it
+  /// does not and is to be handled as usual, after end_run().
+  bool continue_run(const RxPacket& rx, Placement& placement);
+  /// Notes what continue_run() took.
+  void end_run(Time now);
   void on_control(Time now, const RxPacket& rx);
   void on_probe(Time now, const RxPacket& rx);
   void on_void(Time now, const RxPacket& rx);
@@ -96,9 +105,29 @@ class Connection final : public path::Listener {
     Time pmtu_at = kNever;
   };
 
+  /// What the next packet of a run must say, and what was taken but not noted yet.
+  struct ReceiveRun {
+    PathSlot* slot = nullptr;  ///< null: no run
+    uint32_t w0 = 0;           ///< without the floor
+    uint32_t seq = 0;
+    uint32_t cpsn = 0;
+    uint32_t w5 = 0;
+    uint32_t msn = 0;
+    uint32_t offset = 0;
+    uint32_t key = 0;
+    uint64_t address = 0;
+    memory::Target target;
+    uint32_t message = message::kNoIndex;
+    uint32_t stamp = 0;
+    uint32_t packets = 0;
+    uint32_t bytes = 0;
+  };
+
   // path::Listener (fate.cpp)
   void on_delivered(uint8_t path, uint32_t seq, const path::SentRecord& record, bool refused,
                     bool was_lost) override;
+  void on_delivered_run(uint8_t path, uint32_t first_seq, uint32_t count, uint32_t bytes,
+                        const path::SentRecord* records) override;
   void on_lost(uint8_t path, uint32_t seq, const path::SentRecord& record) override;
   bool is_decided(uint32_t cpsn) const override {
     return !window_ || !window_->contains(cpsn) ||
@@ -113,6 +142,7 @@ class Connection final : public path::Listener {
   bool has_control_slot() const;
   void open_waiting_paths();
   void note_big_loss(PathSlot& slot);
+  void note_big_arrival(PathSlot& slot);
   void apply_marks(Time now, PathSlot& slot, const path::AckOutcome& outcome, uint16_t ce,
                    bool limited, bool all_limited);
 
@@ -154,6 +184,7 @@ class Connection final : public path::Listener {
   uint16_t take_port();
 
   // receive helpers
+  void begin_run(const wire::DataPacket& packet, PathSlot& slot, const memory::Target& target);
   void note(Time now, PathSlot& slot, const RxPacket& rx, const wire::Sequenced& s, Fate fate,
             bool ack_now, bool fresh_refusal, uint16_t stream);
   PathSlot* incoming_path(const wire::Sequenced& s);
@@ -183,6 +214,9 @@ class Connection final : public path::Listener {
   size_t encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const SendEntry& entry,
                       uint32_t seq, uint8_t flags, std::byte* out,
                       const std::byte*& payload) const;
+  void send_run(Time now, RunWriter& writer, PathSlot& slot,
+                std::span<const message::Fragment> fragments, bool last);
+  uint32_t create_entries(const PathSlot& slot, std::span<const message::Fragment> fragments);
   uint32_t entry_size(const SendEntry& entry) const;
   wire::Sequenced sequenced(Time now, const PathSlot& slot, uint32_t seq, uint32_t cpsn) const;
   void begin_run(RunWriter& writer, const PathSlot& slot, bool is_data);
@@ -234,6 +268,7 @@ class Connection final : public path::Listener {
   uint32_t tx_paths_ = 0;                         ///< of them we send on
   std::unique_ptr<SendWindow> window_;
   std::unique_ptr<CpsnFilter> filter_;
+  ReceiveRun run_;
   RepairList any_;
   RepairList control_;
   uint32_t controls_used_ = 0;  ///< of the engine's control slots

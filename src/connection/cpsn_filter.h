@@ -1,6 +1,7 @@
 // The receiver's memory of what it decided: two bits for each CPSN of the window (MR-CPSN-002).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -34,9 +35,25 @@ class CpsnFilter {
     // MR-CPSN-003: only a new highest CPSN moves the window.
     for (; seq_lt(highest_, cpsn); ++highest_) put(highest_ + 1, Fate::kUnseen);
     put(cpsn, fate);
-    // What left the window undecided stays so for ever; nothing may walk over it one by one.
-    if (seq_lt(decided_, highest_ - window_ + 1)) decided_ = highest_ - window_ + 1;
-    while (seq_le(decided_, highest_) && get(decided_) != Fate::kUnseen) ++decided_;
+    advance_decided();
+  }
+
+  /// Accepts the next `n` CPSNs above the highest, as decide() would one by one.
+  void accept_next(uint32_t n) {
+    const bool all = decided_ == highest_ + 1;
+    while (n > 0) {
+      const uint32_t i = (highest_ + 1) & (window_ - 1);
+      const uint32_t k = std::min(n, 32 - i % 32);
+      const uint64_t mask = (k == 32 ? ~0ull : (1ull << (2 * k)) - 1) << (2 * (i % 32));
+      words_[i / 32] = (words_[i / 32] & ~mask) | (kAllAccepted & mask);
+      highest_ += k;
+      n -= k;
+    }
+    if (all) {
+      decided_ = highest_ + 1;
+    } else {
+      advance_decided();
+    }
   }
 
   /// MR-ACK-017: the lowest CPSN not decided.
@@ -44,6 +61,13 @@ class CpsnFilter {
   uint32_t highest() const { return highest_; }
 
  private:
+  static constexpr uint64_t kAllAccepted = 0x5555555555555555ull;  // Fate::kAccepted 32 times
+
+  void advance_decided() {
+    // What left the window undecided stays so for ever; nothing may walk over it one by one.
+    if (seq_lt(decided_, highest_ - window_ + 1)) decided_ = highest_ - window_ + 1;
+    while (seq_le(decided_, highest_) && get(decided_) != Fate::kUnseen) ++decided_;
+  }
   Fate get(uint32_t cpsn) const {
     const uint32_t i = cpsn & (window_ - 1);
     return static_cast<Fate>((words_[i / 32] >> (2 * (i % 32))) & 3);

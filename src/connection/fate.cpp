@@ -84,16 +84,53 @@ void Connection::on_delivered(uint8_t path, uint32_t seq, const path::SentRecord
     in_flight_bytes_ -= record.size;
     acked_bytes_now_ += record.size;
   }
-  if (record.kind == SentKind::kData && record.size > 1280) {
-    PathSlot& slot = *paths_[path];
-    slot.big_losses = 0;
-    if (slot.pmtu_verify) stop_pmtu_search(slot);  // a full packet arrived: the size is right
-  }
+  if (record.kind == SentKind::kData && record.size > 1280) note_big_arrival(*paths_[path]);
   if (!window_->contains(record.cpsn)) return;
   SendEntry& entry = window_->at(record.cpsn);
   if (!was_lost && entry.live > 0) --entry.live;
   if (entry.state != SendEntry::State::kUndecided) return;
   decide(record.cpsn, entry, refused, path);
+}
+
+void Connection::on_delivered_run(uint8_t path, uint32_t first_seq, uint32_t count, uint32_t bytes,
+                                  const path::SentRecord* records) {
+  in_flight_packets_ -= count;
+  in_flight_bytes_ -= bytes;
+  acked_bytes_now_ += bytes;
+  PathSlot& slot = *paths_[path];
+  const bool sizes_matter = slot.big_losses > 0 || slot.pmtu_verify;
+  uint32_t send = message::kNoIndex;  // accepted fragments of it are counted, then told at once
+  uint32_t accepted = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const path::SentRecord& r = records[(first_seq + i) & 255];
+    if (sizes_matter && r.kind == SentKind::kData && r.size > 1280) note_big_arrival(slot);
+    if (!window_->contains(r.cpsn)) continue;
+    SendEntry& entry = window_->at(r.cpsn);
+    if (entry.live > 0) --entry.live;
+    if (entry.state != SendEntry::State::kUndecided) continue;
+    if (entry.control || entry.list != kNoList) {
+      current_refused_seq_ = first_seq + i;
+      decide(r.cpsn, entry, false, path);
+      continue;
+    }
+    entry.state = SendEntry::State::kDecided;
+    counters_.bytes_sent += entry.fragment.length;
+    if (entry.fragment.send != send) {
+      if (accepted > 0) sender_.on_accepted(send, accepted);
+      send = entry.fragment.send;
+      accepted = 0;
+    }
+    ++accepted;
+  }
+  if (accepted == 0) return;
+  sender_.on_accepted(send, accepted);
+  progress_at_ = current_time_;
+  completions_hint_ = true;
+}
+
+void Connection::note_big_arrival(PathSlot& slot) {
+  slot.big_losses = 0;
+  if (slot.pmtu_verify) stop_pmtu_search(slot);  // a full packet arrived: the size is right
 }
 
 void Connection::decide(uint32_t cpsn, SendEntry& entry, bool refused, uint8_t path) {
@@ -114,7 +151,7 @@ void Connection::decide(uint32_t cpsn, SendEntry& entry, bool refused, uint8_t p
   }
   if (!refused) {
     counters_.bytes_sent += entry.fragment.length;
-    sender_.on_accepted(entry.fragment);
+    sender_.on_accepted(entry.fragment.send);
     return;
   }
   ++counters_.refusals;

@@ -36,6 +36,8 @@ class RunWriter {
     const TxRun& run = runs_[used_ - 1];
     return run.path == path && run.count > 0 && run.count < max_run_ && wire_size <= wire_size_;
   }
+  /// Packets that the open run could still take.
+  uint32_t room() const { return open_ && !ended_ ? max_run_ - runs_[used_ - 1].count : 0; }
   bool is_open_for(uint8_t path) const { return open_ && runs_[used_ - 1].path == path; }
 
   /// Where the next header is written (at least 80 bytes are free in a run of data).

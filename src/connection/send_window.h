@@ -65,7 +65,7 @@ class SendWindow {
   /// Takes the next CPSN; null when the chunk slab is exhausted. room() must not be 0.
   SendEntry* create(uint32_t& cpsn) {
     uint32_t& chunk = table_[slot(next_)];
-    if (chunk == kNone) chunk = chunks_->allocate();
+    if (chunk == kNone) chunk = chunks_->allocate_as_left();
     if (chunk == kNone) return nullptr;
     cpsn = next_++;  // MR-CPSN-001
     SendEntry& e = (*chunks_)[chunk].entries[cpsn % kChunkEntries];

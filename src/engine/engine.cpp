@@ -42,7 +42,16 @@ class Engine::Impl {
   size_t on_packets(Time now, std::span<const RxPacket> packets, std::span<Placement> placements) {
     MR_ASSERT(placements.size() >= packets.size());
     size_t placed = 0;
+    Connection* running = nullptr;
     for (size_t i = 0; i < packets.size(); ++i) {
+      if (running != nullptr) {
+        if (running->continue_run(packets[i], placements[placed])) {
+          placements[placed++].packet = static_cast<uint32_t>(i);
+          continue;
+        }
+        running->end_run(now);
+        running = nullptr;
+      }
       const auto common = wire::decode_common(packets[i].bytes);
       if (!common) {
         shared_.drop(common.error());
@@ -61,7 +70,9 @@ class Engine::Impl {
         placements[placed++].packet = static_cast<uint32_t>(i);
       }
       touch(c->handle() >> 16);
+      if (c->in_run()) running = c;
     }
+    if (running != nullptr) running->end_run(now);
     settle_touched(now);
     return placed;
   }

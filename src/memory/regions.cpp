@@ -44,7 +44,8 @@ Expected<Target, AccessError> Regions::check(uint32_t key, uint64_t address, uin
     return unexpected(AccessError::kBounds);
   }
   // MR-MEM-006
-  return Target{index, offset, region.base == nullptr ? nullptr : region.base + offset};
+  return Target{index, offset, region.base == nullptr ? nullptr : region.base + offset,
+                region.length - offset};
 }
 
 }  // namespace metaroce::memory

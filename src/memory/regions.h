@@ -40,6 +40,7 @@ struct Target {
   uint32_t region = 0;
   uint64_t offset = 0;
   std::byte* address = nullptr;
+  uint64_t room = 0;  ///< bytes from there to the end of the region
 };
 
 class Regions {

@@ -217,7 +217,7 @@ class World {
     }
     place(f, a);
     receiver_.commit(f.packet, a);
-    sender_.on_accepted(f.fragment);
+    sender_.on_accepted(f.fragment.send);
     tell_limit(f.packet.stream);
   }
 
@@ -530,7 +530,7 @@ TEST(MessagePair, LargestMessages) {
       const Admission a = receiver.admit(p);
       ASSERT_TRUE(a.accepted);
       receiver.commit(p, a);
-      sender.on_accepted(out[i]);
+      sender.on_accepted(out[i].send);
     }
   }
   EXPECT_EQ(bytes, 2 * kMaxMessageBytes);

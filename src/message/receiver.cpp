@@ -311,6 +311,18 @@ void Receiver::commit(const wire::DataPacket& packet, const Admission& a) {
   if (packet.msn == s.delivered && m.complete()) advance(a.stream);  // MR-MSG-010
 }
 
+uint32_t Receiver::open_run() const {
+  if (cached_message_ == kNoIndex) return kNoIndex;
+  return pools_.messages()[cached_message_].last ? kNoIndex : cached_message_;
+}
+
+void Receiver::commit_run(uint32_t message, uint32_t bytes, uint32_t end) {
+  OpenMessage& m = pools_.messages()[message];
+  m.accepted += bytes;
+  m.highest_end = std::max(m.highest_end, end);
+  pools_.streams()[m.stream].bytes += bytes;
+}
+
 /// The next message in order is placed; false if that showed a broken peer and closed the stream.
 bool Receiver::deliver(uint32_t index, uint32_t receive, uint64_t bytes, bool immediate,
                        uint32_t value) {

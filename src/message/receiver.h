@@ -71,6 +71,12 @@ class Receiver {
   /// Counts an admitted packet as accepted, completes and delivers what is complete.
   void commit(const wire::DataPacket& packet, const Admission& admission);
 
+  /// The open message that the last commit belongs to, if more packets of it may follow one by one
+  /// without a question: its LAST has not come. kNoIndex otherwise.
+  uint32_t open_run() const;
+  /// commit() for packets of an open_run() that together carry `bytes` and end at `end`.
+  void commit_run(uint32_t message, uint32_t bytes, uint32_t end);
+
   /// Absolute receive limit of a stream (number of receives ever posted), 0 if unknown.
   uint32_t limit(uint16_t stream) const;
 

@@ -222,10 +222,15 @@ bool Sender::can_claim(const SendRecord& record) const {
          pools_.shared_claims < pools_.max_shared_claims + pools_.sends().capacity();
 }
 
-bool Sender::claim(SendRecord& record) {
-  if (!can_claim(record)) return false;
-  if (record.claims++ > 0) ++pools_.shared_claims;
-  return true;
+uint32_t Sender::claim(SendRecord& record, uint32_t wanted) {
+  if (wanted == 0 || !can_claim(record)) return 0;
+  const uint32_t own = record.claims == 0 ? 1 : 0;
+  const uint32_t limit = pools_.max_shared_claims;
+  const uint32_t free = limit > pools_.shared_claims ? limit - pools_.shared_claims : 0;
+  const uint32_t n = std::max(std::min(wanted, own + free), 1u);
+  record.claims += n;
+  pools_.shared_claims += n - own;
+  return n;
 }
 
 void Sender::unclaim(SendRecord& record) {
@@ -305,17 +310,22 @@ size_t Sender::take_from(uint32_t index, uint32_t payload, std::span<Fragment> o
 size_t Sender::cut_pieces(uint32_t send, uint32_t& begin, uint32_t end, uint32_t payload,
                           bool range, std::span<Fragment> out) {
   SendRecord& r = pools_.sends()[send];
-  size_t n = 0;
-  do {
+  const uint32_t bytes = end - begin;
+  uint32_t n = static_cast<uint32_t>(
+      std::min<uint64_t>(out.size(), (uint64_t{bytes} + payload - 1) / payload));
+  n = std::max(n, 1u);  // an empty message is one piece
+  const uint32_t rest = bytes - std::min(bytes, (n - 1) * payload);
+  // All packets of a run are equal, only the last may be shorter (spec chapter 3).
+  if (n > 1 && rest <= payload && end == r.length && rest + r.last_extra > payload) --n;
+  const bool takes_over = range && uint64_t{n} * payload >= bytes;
+  const uint32_t claimed = claim(r, takes_over ? n - 1 : n);
+  n = std::min(n, claimed + (takes_over && claimed == n - 1 ? 1 : 0));
+  for (uint32_t i = 0; i < n; ++i) {
     const uint32_t length = std::min(payload, end - begin);
-    const uint32_t to = begin + length;
-    // All packets of a run are equal, only the last may be shorter (spec chapter 3).
-    if (n > 0 && to == r.length && length + r.last_extra > out[0].length) break;
-    if (!(range && to == end) && !claim(r)) break;
-    out[n++] = Fragment{send, begin, length};
-    ++r.undecided;
-    begin = to;
-  } while (begin != end && n < out.size());
+    out[i] = Fragment{send, begin, length};
+    begin += length;
+  }
+  r.undecided += n;
   return n;
 }
 
@@ -357,13 +367,14 @@ uint16_t Sender::stream_of(const Fragment& fragment) const {
   return pools_.sends()[fragment.send].stream_id;
 }
 
-void Sender::on_accepted(const Fragment& fragment) {
-  SendRecord& r = pools_.sends()[fragment.send];
-  MR_DASSERT(r.undecided > 0);
-  --r.undecided;
-  unclaim(r);
+void Sender::on_accepted(uint32_t send, uint32_t count) {
+  SendRecord& r = pools_.sends()[send];
+  MR_DASSERT(r.undecided >= count && r.claims >= count);
+  r.undecided -= count;
+  r.claims -= count;
+  pools_.shared_claims -= r.claims > 0 ? count : count - 1;
   r.doublings = 0;
-  if (r.undecided == 0) settle(fragment.send);
+  if (r.undecided == 0) settle(send);
 }
 
 /// A request without undecided fragments may end, and with it later ones.

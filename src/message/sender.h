@@ -78,8 +78,9 @@ class Sender {
   size_t header_bytes(const Fragment& fragment) const;
   uint16_t stream_of(const Fragment& fragment) const;
 
-  /// The peer accepted the fragment (each fragment's fate is told exactly once).
-  void on_accepted(const Fragment& fragment);
+  /// The peer accepted `count` fragments of this request (each fragment's fate is told exactly
+  /// once).
+  void on_accepted(uint32_t send, uint32_t count = 1);
 
   /// The peer refused it for ever; by class of the reason (spec/10): retry-now and VOID go back to
   /// the retry queue (and may be cut anew), retry-later after `delay`, fatal ones fail the message
@@ -117,7 +118,7 @@ class Sender {
   bool cuttable(const SendStream& stream) const;
   bool wants_credit(const SendStream& stream) const;
   bool can_claim(const SendRecord& record) const;
-  bool claim(SendRecord& record);
+  uint32_t claim(SendRecord& record, uint32_t wanted);
   void unclaim(SendRecord& record);
   void refresh(uint32_t index);
   void reschedule(uint32_t index);

@@ -97,7 +97,7 @@ TEST_F(SenderTest, EmptyMessageIsOneFragment) {
   const auto again = take();
   ASSERT_EQ(again.size(), 1u);
   EXPECT_TRUE(take().empty());
-  sender.on_accepted(again[0]);
+  sender.on_accepted(again[0].send);
   ASSERT_EQ(sender.poll(done), 1u);
   EXPECT_EQ(done[0].status, Status::kOk);
   EXPECT_TRUE(sender.idle());
@@ -120,9 +120,9 @@ TEST_F(SenderTest, CompletionsInPostingOrder) {
   post(2, Operation::kWrite, 10);
   const auto a = take();
   const auto b = take();
-  sender.on_accepted(b[0]);
+  sender.on_accepted(b[0].send);
   EXPECT_EQ(sender.poll(done), 0u);
-  sender.on_accepted(a[0]);
+  sender.on_accepted(a[0].send);
   ASSERT_EQ(sender.poll(done), 2u);
   EXPECT_EQ(done[0].id, 1u);
   EXPECT_EQ(done[1].id, 2u);
@@ -135,9 +135,9 @@ TEST_F(SenderTest, SpanCountsFromTheOldestUnaccepted) {
   const auto a = take();
   const auto b = take();
   EXPECT_FALSE(sender.ready(now));
-  sender.on_accepted(b[0]);
+  sender.on_accepted(b[0].send);
   EXPECT_FALSE(sender.ready(now));
-  sender.on_accepted(a[0]);
+  sender.on_accepted(a[0].send);
   EXPECT_EQ(take().size(), 1u);
   EXPECT_EQ(take().size(), 1u);
   EXPECT_TRUE(take().empty());
@@ -244,7 +244,7 @@ TEST_F(SenderTest, RecutsWithAnotherPayload) {
   const auto same = take(4096);
   ASSERT_EQ(same.size(), 1u);
   EXPECT_EQ(same[0].length, 1408u);  // a shorter range stays as it is
-  for (const auto& f : {small[0], small[2], same[0]}) sender.on_accepted(f);
+  for (const auto& f : {small[0], small[2], same[0]}) sender.on_accepted(f.send);
   EXPECT_EQ(sender.poll(done), 1u);
   EXPECT_EQ(pools.retries().used(), 0u);
 }
@@ -262,18 +262,18 @@ TEST_F(SenderTest, FatalRefusalNamesTheCauseOnce) {
   uint32_t final_msn = 9;
   EXPECT_FALSE(sender.next_reset(stream, final_msn));  // the first message may still arrive
   sender.on_refused(now, first[0], Refusal::kVoid, Duration{});
-  sender.on_accepted(first[1]);
+  sender.on_accepted(first[1].send);
   const auto retry = take();  // of the first, and nothing else any more
   ASSERT_EQ(retry.size(), 1u);
   EXPECT_EQ(header(retry[0]).msn, 0u);
-  sender.on_accepted(retry[0]);
+  sender.on_accepted(retry[0].send);
   ASSERT_TRUE(sender.next_reset(stream, final_msn));
   EXPECT_EQ(stream, 0);
   EXPECT_EQ(final_msn, 1u);
   EXPECT_FALSE(sender.next_reset(stream, final_msn));
   ASSERT_EQ(sender.poll(done), 1u);  // the driver may still read the second
-  sender.on_accepted(third[0]);
-  sender.on_accepted(third[1]);
+  sender.on_accepted(third[0].send);
+  sender.on_accepted(third[1].send);
   sender.on_refused(now, second[1], Refusal::kVoid, Duration{});
   ASSERT_EQ(sender.poll(done), 4u);
   EXPECT_EQ(done[0].status, Status::kLength);

@@ -1,5 +1,6 @@
 // What an acknowledgement and a timer mean to a path.
 #include <algorithm>
+#include <bit>
 
 #include "base/assert.h"
 #include "path/path_sender.h"
@@ -75,34 +76,83 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
 void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refused,
                         Listener& listener, AckOutcome& out) {
   SentWindow& w = window_records();
-  newly.for_each_from(una_, [&](uint32_t i) {
-    const uint32_t seq = una_ + ((i - una_) & 255);
-    const SentRecord r = w.records[i];
-    const bool was_lost = w.lost.test(i);
-    if (w.gap.test(i)) note_lateness(now, r.gap, was_lost);
-    w.gap.clear(i);
-    if (was_lost) {
-      w.lost.clear(i);
-      w.resent.clear(i);
-      ++out.spurious;
-      ++counters.spurious;
-    } else {
-      w.outstanding.clear(i);  // MR-PATH-010
-      in_flight_ -= r.size;
-      --in_flight_packets_;
-      if (r.kind != SentKind::kPaddedProbe) note_loss_sample(false);
+  const uint32_t una = una_;
+  const Bitmap256 all = newly.rotated_down(una);
+  // The usual packets are told run by run, the others one by one; in the order of sequences.
+  const Bitmap256 plain = newly.minus(w.lost | w.gap | refused).rotated_down(una);
+  for (int word = 0; word < 4; ++word) {
+    for (uint64_t bits = all.raw(word); bits != 0;) {
+      const int at = std::countr_zero(bits);
+      const uint32_t seq = una + static_cast<uint32_t>(word * 64 + at);
+      uint32_t done = 1;
+      const int usual = std::countr_one(plain.raw(word) >> at);
+      if (usual > 0) {
+        done = settle_run(now, seq, static_cast<uint32_t>(usual), listener, out);
+      } else {
+        settle_one(now, seq, refused.test(seq), listener, out);
+      }
+      bits = static_cast<uint32_t>(at) + done == 64 ? 0 : bits & (~0ull << (at + static_cast<int>(done)));
     }
-    note_arrived(seq, r.epoch);
-    out.fresh |= since(now, r.sent) < kSampleLimit;
-    ++out.newly_acked;
-    ++counters.acked;
-    if (r.kind == SentKind::kPaddedProbe) {
-      out.padded_acked = std::max(out.padded_acked, static_cast<uint16_t>(r.cpsn));
-    } else {
-      listener.on_delivered(id, seq, r, refused.test(i), was_lost);
-    }
-  });
+  }
   out.answered = true;
+}
+
+void PathSender::settle_one(Time now, uint32_t seq, bool refused, Listener& listener,
+                            AckOutcome& out) {
+  SentWindow& w = window_records();
+  const SentRecord r = w.records[seq & 255];
+  const bool was_lost = w.lost.test(seq);
+  if (w.gap.test(seq)) note_lateness(now, r.gap, was_lost);
+  w.gap.clear(seq);
+  if (was_lost) {
+    w.lost.clear(seq);
+    w.resent.clear(seq);
+    ++out.spurious;
+    ++counters.spurious;
+  } else {
+    w.outstanding.clear(seq);  // MR-PATH-010
+    in_flight_ -= r.size;
+    --in_flight_packets_;
+    if (r.kind != SentKind::kPaddedProbe) note_loss_sample(false);
+  }
+  note_arrived(seq, r.epoch);
+  out.fresh |= since(now, r.sent) < kSampleLimit;
+  ++out.newly_acked;
+  ++counters.acked;
+  if (r.kind == SentKind::kPaddedProbe) {
+    out.padded_acked = std::max(out.padded_acked, static_cast<uint16_t>(r.cpsn));
+  } else {
+    listener.on_delivered(id, seq, r, refused, was_lost);
+  }
+}
+
+/// Settles outstanding packets without gap or refusal from `seq` on, at most `count`, all of one
+/// epoch; returns how many.
+uint32_t PathSender::settle_run(Time now, uint32_t seq, uint32_t count, Listener& listener,
+                                AckOutcome& out) {
+  SentWindow& w = window_records();
+  const uint8_t epoch = w.records[seq & 255].epoch;
+  uint32_t n = 0;
+  uint32_t bytes = 0;
+  for (; n < count; ++n) {
+    const SentRecord& r = w.records[(seq + n) & 255];
+    if (r.kind == SentKind::kPaddedProbe || r.epoch != epoch) break;
+    bytes += r.size;
+  }
+  if (n == 0) {
+    settle_one(now, seq, false, listener, out);
+    return 1;
+  }
+  w.outstanding = w.outstanding.minus(Bitmap256::range(seq, n));  // MR-PATH-010
+  in_flight_ -= bytes;
+  in_flight_packets_ -= n;
+  for (uint32_t i = 0; i < n && loss_q16_ > 0; ++i) note_loss_sample(false);
+  note_arrived(seq + n - 1, epoch);
+  out.fresh |= since(now, w.records[(seq + n - 1) & 255].sent) < kSampleLimit;
+  out.newly_acked += n;
+  counters.acked += n;
+  listener.on_delivered_run(id, seq, n, bytes, w.records);
+  return n;
 }
 
 void PathSender::note_arrived(uint32_t seq, uint8_t epoch) {

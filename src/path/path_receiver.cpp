@@ -98,6 +98,21 @@ void PathReceiver::note(Time now, const Arrival& a, const Settings& settings, Du
   }
 }
 
+void PathReceiver::note_run(Time now, uint32_t n, uint32_t stamp, uint16_t stream,
+                            const Settings& settings, Duration srtt) {
+  history_ = history_ | Bitmap256::range(base_, std::min(n, 256u));
+  base_ = top_ = base_ + n;  // MR-PATH-021
+  last_was_ce_ = false;
+  stamp_ = stamp;
+  arrived_ = now;
+  credit_stream = stream;
+  if (pending_ == 0) {
+    ack_at_ = earlier(ack_at_, now + std::max(nanoseconds(settings.ack_delay), srtt / 8));
+  }
+  pending_ = static_cast<uint16_t>(pending_ + n);
+  if (pending_ >= settings.ack_every) ack_at_ = earlier(ack_at_, now);  // MR-ACK-002
+}
+
 void PathReceiver::set_refusal(uint32_t seq, wire::Refusal reason, uint16_t stream,
                                uint32_t rq_seq, uint8_t delay) {
   // MR-ACK-013: the highest sequence speaks, not the last to arrive.

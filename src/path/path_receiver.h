@@ -45,6 +45,13 @@ class PathReceiver {
   /// fits() must be true.
   void note(Time now, const Arrival& arrival, const Settings& settings, Duration srtt);
 
+  /// True when nothing is missing and `seq` is the next one.
+  bool is_next(uint32_t seq) const { return base_ == seq && top_ == seq; }
+  /// note() for `n` unmarked packets, the first of them is_next(), that were accepted and asked for
+  /// nothing; `stamp` is that of the last.
+  void note_run(Time now, uint32_t n, uint32_t stamp, uint16_t stream, const Settings& settings,
+                Duration srtt);
+
   /// When the next acknowledgement is due; kNever if none is owed.
   Time ack_at() const { return ack_at_; }
   /// An ACK that nobody asked for (credit news, hint).

@@ -47,8 +47,10 @@ void PathSender::close(Listener& listener) {
 
 bool PathSender::ensure_window() {
   if (window_index_ != Slab<SentWindow>::kNone) return true;
-  window_index_ = windows_->allocate();
-  return window_index_ != Slab<SentWindow>::kNone;
+  window_index_ = windows_->allocate_as_left();
+  if (window_index_ == Slab<SentWindow>::kNone) return false;
+  window_records().clear();
+  return true;
 }
 
 void PathSender::advance(Time now, Listener& listener) {
@@ -106,6 +108,26 @@ uint32_t PathSender::on_sent(Time now, uint32_t cpsn, uint16_t size, SentKind ki
   ++counters.tx_packets;
   last_sent_at_ = used_at_ = now;
   // MR-LOSS-030: T after the oldest outstanding packet, and after each ACK with news (arm_probe).
+  if (probe_at_ == kNever && probes_waiting_ == 0) probe_at_ = now + probe_timeout();
+  return seq;
+}
+
+uint32_t PathSender::on_sent_run(Time now, uint32_t cpsn, uint32_t n, uint16_t size,
+                                 uint16_t last_size) {
+  MR_DASSERT(n > 0 && n <= span_room() && window_index_ != Slab<SentWindow>::kNone);
+  SentWindow& w = window_records();
+  const uint32_t seq = next_seq_;
+  const Bitmap256 bits = Bitmap256::range(seq, n);
+  w.outstanding = w.outstanding | bits;
+  w.gap = w.gap.minus(bits);
+  SentRecord r{cpsn, ticks(now), 0, 0, size, epoch_, SentKind::kData};
+  for (uint32_t i = 0; i < n; ++i, ++r.cpsn) w.records[(seq + i) & 255] = r;
+  w.records[(seq + n - 1) & 255].size = last_size;
+  next_seq_ += n;  // MR-PATH-001
+  in_flight_ += size * (n - 1) + last_size;
+  in_flight_packets_ += n;
+  counters.tx_packets += n;
+  last_sent_at_ = used_at_ = now;
   if (probe_at_ == kNever && probes_waiting_ == 0) probe_at_ = now + probe_timeout();
   return seq;
 }

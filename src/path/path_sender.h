@@ -38,7 +38,11 @@ struct SentWindow {
   Bitmap256 gap;          ///< an ACK showed a later packet of the same epoch
   Bitmap256 lost;         ///< judged lost, not resolved yet
   Bitmap256 resent;       ///< of the lost: its CPSN was sent again
-  SentRecord records[kMapBits];
+  SentRecord records[kMapBits];  ///< valid where a bit is set
+
+  void clear() {
+    for (Bitmap256* map : {&outstanding, &gap, &lost, &resent}) map->reset();
+  }
 };
 
 enum class State : uint8_t { kClosed, kOpening, kValidating, kGood, kSuspect, kDead };
@@ -46,6 +50,10 @@ enum class State : uint8_t { kClosed, kOpening, kValidating, kGood, kSuspect, kD
 /// Told while the path works; implemented by the connection.
 class Listener {
  public:
+  /// `count` packets from `first_seq` on arrived as they should: outstanding, neither refused nor
+  /// judged late. Their records stand in the ring `records`; `bytes` is what they weigh together.
+  virtual void on_delivered_run(uint8_t path, uint32_t first_seq, uint32_t count, uint32_t bytes,
+                                const SentRecord* records) = 0;
   /// `was_lost`: it had been judged lost before (spurious judgement).
   virtual void on_delivered(uint8_t path, uint32_t seq, const SentRecord& record, bool refused,
                             bool was_lost) = 0;
@@ -101,6 +109,9 @@ class PathSender {
   }
   /// Takes the next sequence for a packet of `size` bytes. can_send() must be true.
   uint32_t on_sent(Time now, uint32_t cpsn, uint16_t size, SentKind kind);
+  /// on_sent() for `n` new data packets at once, at most span_room(): consecutive CPSNs, all of
+  /// `size` but the last. Returns the first sequence.
+  uint32_t on_sent_run(Time now, uint32_t cpsn, uint32_t n, uint16_t size, uint16_t last_size);
   /// Takes a sequence for a probe. can_probe() must be true. A padded one (`ip_size` > 0, at least
   /// one record window must be free, else 0 is used) is tracked like data and told by on_lost or
   /// AckOutcome::padded_acked; outside kValidating it says nothing about the path's health.
@@ -203,6 +214,8 @@ class PathSender {
   void sample_rtt(Time now, const wire::AckPacket& ack);
   void settle(Time now, const Bitmap256& newly, const Bitmap256& refused, Listener& listener,
               AckOutcome& out);
+  void settle_one(Time now, uint32_t seq, bool refused, Listener& listener, AckOutcome& out);
+  uint32_t settle_run(Time now, uint32_t seq, uint32_t count, Listener& listener, AckOutcome& out);
   void note_lateness(Time now, uint32_t gap_ticks, bool was_lost);
   void note_late_count(Time now, uint8_t count, const AckOutcome& out);
   void find_gaps(Time now, Listener& listener);

@@ -12,6 +12,8 @@
 //   READ/ATOMIC_RESPONSE        nothing more (stream and MSN are the request's)
 #pragma once
 
+#include <algorithm>
+
 #include "wire/common.h"
 
 namespace metaroce::wire {
@@ -73,5 +75,19 @@ Decoded<DataPacket> decode_data(Bytes bytes);
 
 /// Writes the header to out (at least kMaxDataHeader bytes), returns its length.
 size_t encode(const DataPacket& packet, std::byte* out);
+
+/// Writes the header of the packet that follows `previous` in a run: same message, path, stamp and
+/// flags, the next sequence, floor, CPSN and bytes. `previous` carries `length` payload bytes and
+/// is neither FIRST nor LAST; `header` is its length, out another place.
+inline void encode_next(const std::byte* previous, size_t header, uint32_t length, std::byte* out) {
+  std::copy_n(previous, header, out);
+  store32(out, load32(previous) + 1);            // the floor is as far away as the sequence
+  store32(out + 8, load32(previous + 8) + 1);    // MR-PATH-001
+  store32(out + 16, load32(previous + 16) + 1);  // MR-CPSN-001
+  store32(out + 28, load32(previous + 28) + length);
+  if (header == data_header_bytes(Opcode::kWrite, false)) {
+    store64(out + 36, load64(previous + 36) + length);
+  }
+}
 
 }  // namespace metaroce::wire
