@@ -230,6 +230,11 @@ class Connection final : public path::Listener {
   void send_credit_news(Time now, RunWriter& writer);
   void send_credit_probe(Time now, RunWriter& writer);
   void drop_all_sends();
+  void survey_paths();
+  /// The timers of a path may have changed: none of them ends unseen.
+  void watch(const PathSlot& slot) {
+    path_timer_from_ = earlier(path_timer_from_, earlier(slot.tx.deadline(), slot.pmtu_at));
+  }
   void path_timers(Time now);
   void setup_timers(Time now);
   void backstop(Time now);
@@ -279,7 +284,13 @@ class Connection final : public path::Listener {
 
   uint32_t payload_ = 0;
   uint32_t wanted_run_ = 1;  ///< packets of a run, by what waits
-  uint32_t good_paths_ = 0;  ///< of the last transmit
+  uint32_t good_paths_ = 0;      ///< as of the last survey
+  uint32_t repairs_ = 0;         ///< CPSNs in all repair lists
+  bool survey_due_ = true;       ///< something happened to paths that survey_paths() must see
+  bool probes_due_ = false;      ///< a path wants to send a probe
+  Time path_timer_from_{0};      ///< no path timer ends earlier; may be too early
+  Time ack_from_ = kNever;       ///< no ACK is due earlier; may be too early
+  Duration backstop_wait_{};     ///< as of the last survey
   uint8_t last_rx_path_ = 0;
   wire::Backlog backlog_ = wire::Backlog::kNone;
   uint32_t in_flight_packets_ = 0;

@@ -41,11 +41,14 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   if (highest_ack_counter_ - ack.f.counter <= 4096) sender_.on_limit16(ack.f.stream, ack.f.limit);
   if (outcome.padded_acked > 0) on_padded_acked(now, slot, outcome.padded_acked);
   if (slot.tx.state() != before) after_state_change(slot);
+  watch(slot);
   if (outcome.newly_acked > 0 && sender_.bytes_waiting() == 0) {
     const Time sent = now - wire::since_stamp(now, ack.f.stamp);
     for (uint32_t i = 0; i < tx_paths_; ++i) {
       path::PathSender& other = paths_[i]->tx;
-      if (i != ack.f.path && other.is_good()) other.hasten_probe(now, sent);  // MR-LOSS-034
+      if (i == ack.f.path || !other.is_good()) continue;
+      other.hasten_probe(now, sent);  // MR-LOSS-034
+      watch(*paths_[i]);
     }
   }
   if (window_) window_->advance();
@@ -210,13 +213,17 @@ RepairList& Connection::list(uint16_t id) {
 void Connection::queue_repair(uint32_t cpsn, SendEntry& entry, uint16_t id) {
   if (entry.control && id == kAnyList) id = kControlList;
   list(id).push(*window_, cpsn, id);
+  ++repairs_;
 }
 
 void Connection::unqueue(uint32_t cpsn, SendEntry& entry) {
-  if (entry.list != kNoList) list(entry.list).remove(*window_, cpsn);
+  if (entry.list == kNoList) return;
+  list(entry.list).remove(*window_, cpsn);
+  --repairs_;
 }
 
 void Connection::on_control_accepted(uint32_t slot_index) {
+  survey_due_ = true;
   const wire::ControlPacket& body = shared_.controls[slot_index];
   switch (body.opcode) {
     case wire::ControlOpcode::kPathOpen:

@@ -230,6 +230,7 @@ void Connection::measure_setup(Time now) {
 }
 
 void Connection::become_open(Time now, ConnectionEventKind kind) {
+  survey_due_ = true;
   state_ = ConnectionState::kOpen;
   measure_setup(now);
   setup_at_ = setup_give_up_ = kNever;

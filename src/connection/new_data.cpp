@@ -104,6 +104,7 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
     previous = out;
     bytes += f.length;
   }
+  watch(slot);
   slot.tx.counters.tx_new += n;
   slot.tx.counters.tx_bytes += bytes;
   if (in_flight_packets_ == 0) progress_at_ = now;  // the backstop's clock starts with the work

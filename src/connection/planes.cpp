@@ -63,6 +63,7 @@ void Connection::open_other_paths(Time now) {
 }
 
 void Connection::open_waiting_paths() {
+  survey_due_ = true;
   for (; next_open_ < tx_paths_; ++next_open_) {
     PathSlot& slot = *paths_[next_open_];
     if (slot.tx.state() != path::State::kOpening) continue;
@@ -85,6 +86,7 @@ void Connection::open_waiting_paths() {
 }
 
 void Connection::start_pmtu_search(Time now, PathSlot& slot, uint16_t goal, bool verify) {
+  survey_due_ = true;
   slot.pmtu_goal = goal;
   slot.pmtu_tries = 0;
   slot.pmtu_search = verify || goal > slot.tx.pmtu;
@@ -94,11 +96,13 @@ void Connection::start_pmtu_search(Time now, PathSlot& slot, uint16_t goal, bool
 }
 
 void Connection::stop_pmtu_search(PathSlot& slot) {
+  survey_due_ = true;
   slot.pmtu_search = slot.pmtu_verify = slot.pmtu_due = false;
   slot.pmtu_at = kNever;
 }
 
 void Connection::on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size) {
+  survey_due_ = true;
   const bool fell = slot.pmtu_verify && ip_size < slot.tx.pmtu;
   if (slot.tx.pmtu < ip_size || fell) {
     slot.tx.pmtu = ip_size;
@@ -124,6 +128,7 @@ void Connection::on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size) {
 }
 
 void Connection::on_padded_lost(PathSlot& slot) {
+  survey_due_ = true;
   if (!slot.pmtu_search) return;
   slot.pmtu_due = slot.tx.state() == path::State::kGood;
   // Where much is lost anyway, three lost probes prove nothing.
@@ -219,6 +224,7 @@ void Connection::declare_dead(Time now, PathSlot& slot) {
 }
 
 void Connection::after_state_change(PathSlot& slot) {
+  survey_due_ = true;
   payload_dirty_ = true;
   tell_path_state(slot);
   if (slot.tx.is_good()) {
@@ -226,7 +232,7 @@ void Connection::after_state_change(PathSlot& slot) {
   } else {
     while (slot.repair.size > 0) {  // what only this path would have repaired goes elsewhere
       const uint32_t cpsn = slot.repair.head;
-      slot.repair.remove(*window_, cpsn);
+      unqueue(cpsn, window_->at(cpsn));
       queue_repair(cpsn, window_->at(cpsn), kAnyList);
     }
   }
@@ -247,6 +253,7 @@ void Connection::check_paths_open() {
 }
 
 void Connection::on_plane_state(Time now, uint8_t plane, bool up) {
+  survey_due_ = true;
   if (state_ != ConnectionState::kOpen) return;
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[i];
@@ -279,6 +286,7 @@ void Connection::send_port_status(Time) {
 }
 
 void Connection::on_port_status(Time now, const wire::ControlPacket& packet) {
+  survey_due_ = true;
   if (seq_le(packet.generation, peer_port_generation_)) return;  // MR-HEALTH-022
   peer_port_generation_ = packet.generation;
   const auto before = peer_mask_;
@@ -296,6 +304,7 @@ void Connection::on_port_status(Time now, const wire::ControlPacket& packet) {
 }
 
 bool Connection::change_port(Time now, uint8_t path, uint16_t port) {
+  survey_due_ = true;
   if (path >= tx_paths_) return false;
   announce_acks_ = true;  // the first packet of a new epoch asks for an ACK
   return paths_[path]->tx.change_port(now, port);

@@ -73,6 +73,7 @@ void Connection::end_run(Time now) {
   counters_.bytes_received += run_.bytes;
   slot.rx.note_run(now, run_.packets, run_.stamp, static_cast<uint16_t>(run_.w5 >> 16),
                    shared_.settings, slot.tx.srtt());
+  ack_from_ = earlier(ack_from_, slot.rx.ack_at());
 }
 
 }  // namespace metaroce::connection

@@ -121,9 +121,14 @@ void Connection::send_credit_news(Time now, RunWriter& writer) {
 }
 
 void Connection::transmit_acks(Time now, RunWriter& writer) {
-  for (auto& slot : paths_) {
+  if (ack_from_ <= now) {
+    ack_from_ = kNever;
+    for (auto& slot : paths_) {
+      if (!slot->rx.is_open()) continue;
+      if (slot->rx.ack_at() <= now && !writer.full()) send_ack(now, writer, *slot);
+      ack_from_ = earlier(ack_from_, slot->rx.ack_at());
+    }
     if (writer.full()) return;
-    if (slot->rx.is_open() && slot->rx.ack_at() <= now) send_ack(now, writer, *slot);
   }
   if (state_ != ConnectionState::kTimeWait) send_credit_news(now, writer);
 }
@@ -164,6 +169,7 @@ bool Connection::send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_
   slot.last_padding = padding;
   writer.commit(header, nullptr, padding);
   writer.end();
+  watch(slot);
   const bool proven = slot.tx.is_good() || slot.tx.state() == path::State::kSuspect;
   if (proven && expect_since_ == kNever) expect_since_ = now;
   return true;
@@ -173,6 +179,7 @@ void Connection::repeat_probe(Time now, RunWriter& writer, PathSlot& slot) {
   if (writer.full()) return;
   begin_run(writer, slot, true);
   slot.tx.on_probe_repeated(now);
+  watch(slot);
   std::copy(slot.last_probe.begin(), slot.last_probe.end(), writer.header());
   writer.commit(slot.last_probe.size(), nullptr, slot.last_padding);
   writer.end();
@@ -198,6 +205,7 @@ void Connection::free_lowest(PathSlot& slot) {
 }
 
 void Connection::probe_path(Time now, RunWriter& writer, PathSlot& slot) {
+  survey_due_ = true;
   const bool validating = slot.tx.state() == path::State::kValidating;
   if (slot.tx.can_probe(now, *this)) {
     send_probe(now, writer, slot, validating ? std::max<uint16_t>(slot.pmtu_goal, 576) : 0, 0);
@@ -220,13 +228,15 @@ void Connection::probe_path(Time now, RunWriter& writer, PathSlot& slot) {
 }
 
 void Connection::transmit_probes(Time now, RunWriter& writer) {
-  for (uint32_t i = 0; i < tx_paths_ && !writer.full(); ++i) {
+  if (survey_due_) survey_paths();
+  for (uint32_t i = 0; probes_due_ && i < tx_paths_ && !writer.full(); ++i) {
     PathSlot& slot = *paths_[i];
     if (slot.tx.wants_probe()) probe_path(now, writer, slot);
     if (!slot.pmtu_due || writer.full() || !slot.tx.is_good()) continue;
     if (slot.tx.lowest_is_lost()) free_lowest(slot);
     if (!slot.tx.can_send(now, *this)) continue;
     slot.pmtu_due = false;
+    survey_due_ = true;
     slot.pmtu_at =
         now + std::max(slot.tx.probe_timeout() * 4, nanoseconds(shared_.settings.pmtu_wait));
     send_probe(now, writer, slot, slot.pmtu_goal, 0);
@@ -324,6 +334,7 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
     entry.lost_path = kNoList;
   }
   if (entry.sent && sender_.bytes_waiting() == 0) slot.tx.hasten_probe(now, now);
+  watch(slot);
   if (!copy) {  // a copy never takes the place of its original (MR-PATH-013)
     entry.repaired = entry.sent;
     entry.sent = true;
@@ -349,15 +360,14 @@ uint32_t Connection::worthwhile(const PathSlot& slot, uint32_t size) const {
 Connection::PathSlot* Connection::choose_path(Time now, uint32_t size, uint32_t not_path) {
   PathSlot* best = nullptr;
   uint64_t best_score = 0;
-  good_paths_ = 0;
-  ++next_path_hint_;
+  uint32_t next = ++next_path_hint_ % tx_paths_;
   for (uint32_t i = 0; i < tx_paths_; ++i) {
-    PathSlot& slot = *paths_[(next_path_hint_ + i) % tx_paths_];
+    PathSlot& slot = *paths_[next];
+    if (++next == tx_paths_) next = 0;
     path::PathSender& tx = slot.tx;
-    if (!tx.is_good()) continue;
-    ++good_paths_;
-    if (tx.id == not_path) continue;
-    if (!tx.has_room(worthwhile(slot, size)) || !tx.can_send(now, *this)) continue;
+    if (tx.id == not_path || !tx.has_room(worthwhile(slot, size))) continue;
+    if (!tx.can_send(now, *this)) continue;
+    if (tx.in_flight() == 0) return &slot;
     // Earliest expected delivery: what is in flight drains at window / RTT. An idle path comes
     // first, or one that starts again with a small window would never grow.
     const uint64_t score =
@@ -378,7 +388,7 @@ bool Connection::drain_list(Time now, RunWriter& writer, RepairList& repair, Pat
     PathSlot* slot = path;
     if (slot == nullptr) slot = choose_path(now, entry_size(entry));
     if (slot == nullptr || !slot->tx.can_send(now, *this)) return true;
-    repair.remove(*window_, cpsn);
+    unqueue(cpsn, entry);
     if (entry.state != SendEntry::State::kUndecided) continue;
     if (!send_entry(now, writer, *slot, cpsn, entry, repair.size == 0)) return false;
   }
@@ -386,6 +396,7 @@ bool Connection::drain_list(Time now, RunWriter& writer, RepairList& repair, Pat
 }
 
 void Connection::transmit_repairs(Time now, RunWriter& writer) {
+  if (repairs_ == 0) return;
   if (!drain_list(now, writer, control_, nullptr)) return;
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[i];

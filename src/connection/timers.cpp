@@ -17,6 +17,22 @@ Duration Connection::smallest_srtt() const {
   return smallest;
 }
 
+/// Looks at every path once, so that nothing on the way of a packet has to: when the first timer of
+/// a path ends, how many paths are GOOD, whether any wants to probe, how long the backstop waits.
+void Connection::survey_paths() {
+  survey_due_ = false;
+  path_timer_from_ = kNever;
+  good_paths_ = 0;
+  probes_due_ = false;
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    const PathSlot& slot = *paths_[i];
+    watch(slot);
+    good_paths_ += slot.tx.is_good();
+    probes_due_ |= slot.tx.wants_probe() || slot.pmtu_due;
+  }
+  backstop_wait_ = std::max(smallest_srtt() * 8, nanoseconds(shared_.settings.rto_min));
+}
+
 void Connection::setup_timers(Time now) {
   if (now >= setup_give_up_) {
     if (state_ == ConnectionState::kHelloSent) {
@@ -42,6 +58,7 @@ void Connection::setup_timers(Time now) {
 }
 
 void Connection::path_timers(Time now) {
+  survey_due_ = true;
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[i];
     if (now >= slot.tx.deadline()) {
@@ -72,8 +89,7 @@ void Connection::path_timers(Time now) {
 
 void Connection::backstop(Time now) {
   // MR-LOSS-050: one packet, the oldest undecided, when all else brought nothing for 8 RTT.
-  const Duration wait = std::max(smallest_srtt() * 8, nanoseconds(shared_.settings.rto_min));
-  if (window_->size() == 0 || now - progress_at_ < wait) return;
+  if (window_->size() == 0 || now - progress_at_ < backstop_wait_) return;
   progress_at_ = now;
   window_->advance();
   if (window_->size() == 0) return;
@@ -91,6 +107,7 @@ void Connection::keep_alive(Time now) {
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[next_path_hint_++ % tx_paths_];
     if (!slot.tx.is_good()) continue;
+    survey_due_ = true;
     slot.tx.probe_soon(now);
     if (slot.tx.on_timer(now, *this).suspect) after_state_change(slot);
     return;
@@ -104,7 +121,7 @@ void Connection::on_deadline(Time now) {
     state_ = ConnectionState::kDead;
   }
   if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) return;
-  path_timers(now);
+  if (survey_due_ || now >= path_timer_from_ || now >= raise_pmtu_at_) path_timers(now);
   if (now >= verdict_at_) {
     return fail(now, verdict_status_, ConnectionEventKind::kLost);
   }
@@ -121,13 +138,10 @@ void Connection::on_deadline(Time now) {
 void Connection::update_deadline(Time now) {
   Time t = earlier(setup_at_, setup_give_up_);
   if (state_ == ConnectionState::kTimeWait) t = time_wait_end_;
-  for (const auto& slot : paths_) {
-    if (slot->rx.is_open()) t = earlier(t, slot->rx.ack_at());
-  }
+  t = earlier(t, ack_from_);
   if (state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing) {
-    for (uint32_t i = 0; i < tx_paths_; ++i) {
-      t = earlier(t, earlier(paths_[i]->tx.deadline(), paths_[i]->pmtu_at));
-    }
+    if (survey_due_) survey_paths();
+    t = earlier(t, path_timer_from_);
     t = earlier(t, earlier(raise_pmtu_at_, verdict_at_));
     t = earlier(t, earlier(credit_probe_at_, sender_.next_wakeup()));
     if (expect_since_ != kNever) {
@@ -135,8 +149,7 @@ void Connection::update_deadline(Time now) {
                   std::max(expect_since_, heard_at_) + nanoseconds(shared_.settings.death_timeout));
     }
     if (window_->size() > 0) {
-      t = earlier(
-          t, progress_at_ + std::max(smallest_srtt() * 8, nanoseconds(shared_.settings.rto_min)));
+      t = earlier(t, progress_at_ + backstop_wait_);
     }
     t = earlier(t, std::max(heard_at_, kept_at_) + nanoseconds(shared_.settings.keep_alive));
     t = earlier(t, retry_at_);
@@ -170,6 +183,7 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
   // MR-HEALTH-014: it proves nothing; probe now, and wait less long for an answer. Once: every
   // probe may bring the next hint.
   if (verdict_at_ != kNever) return;
+  survey_due_ = true;
   Duration longest{};
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     paths_[i]->tx.probe_soon(now);

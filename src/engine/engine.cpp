@@ -73,7 +73,7 @@ class Engine::Impl {
       if (c->in_run()) running = c;
     }
     if (running != nullptr) running->end_run(now);
-    settle_touched(now);
+    settle_touched();
     return placed;
   }
 
@@ -235,7 +235,7 @@ class Engine::Impl {
       c.on_deadline(now);
       touch(index);
     }
-    settle_touched(now);
+    settle_touched();
   }
 
   Time next_deadline() const {
@@ -282,7 +282,7 @@ class Engine::Impl {
     ready_.push(index);
   }
 
-  void settle_touched(Time now) {
+  void settle_touched() {
     while (!touched_.empty()) {
       const uint32_t index = touched_.front();
       touched_.pop();
@@ -292,8 +292,7 @@ class Engine::Impl {
         remove(index);
         continue;
       }
-      c.update_deadline(now);
-      deadlines_.set(index, c.deadline());
+      // Its deadline is computed when it was asked for packets: until then next_deadline() is "now".
       make_ready(index);
     }
   }
@@ -385,7 +384,7 @@ size_t Engine::poll_transmit(Time now, std::span<TxRun> runs) {
 Time Engine::next_deadline() const { return impl_->next_deadline(); }
 void Engine::on_deadline(Time now) { impl_->on_deadline(now); }
 
-size_t Engine::post(Time now, std::span<const WorkRequest> requests, Status& status) {
+size_t Engine::post(Time, std::span<const WorkRequest> requests, Status& status) {
   status = Status::kOk;
   size_t n = 0;
   for (const WorkRequest& r : requests) {
@@ -395,7 +394,7 @@ size_t Engine::post(Time now, std::span<const WorkRequest> requests, Status& sta
     impl_->touch(r.connection >> 16);
     ++n;
   }
-  impl_->settle_touched(now);
+  impl_->settle_touched();
   return n;
 }
 
@@ -409,7 +408,7 @@ size_t Engine::post_receives(Time now, std::span<const ReceiveRequest> requests,
     impl_->touch(r.connection >> 16);
     ++n;
   }
-  impl_->settle_touched(now);
+  impl_->settle_touched();
   return n;
 }
 
@@ -428,7 +427,7 @@ Expected<ConnectionHandle, Status> Engine::connect(Time now, const ConnectReques
   if (c == nullptr) return unexpected(Status::kFull);
   c->start_connect(now, request.peer);
   impl_->touch(c->handle() >> 16);
-  impl_->settle_touched(now);
+  impl_->settle_touched();
   return c->handle();
 }
 
@@ -437,7 +436,7 @@ void Engine::close(Time now, ConnectionHandle handle, uint32_t code) {
   if (c == nullptr) return;
   c->close(now, code);
   impl_->touch(handle >> 16);
-  impl_->settle_touched(now);
+  impl_->settle_touched();
 }
 
 void Engine::on_network_hint(Time now, ConnectionHandle handle, uint8_t path, NetworkHint hint,
@@ -446,7 +445,7 @@ void Engine::on_network_hint(Time now, ConnectionHandle handle, uint8_t path, Ne
   if (c == nullptr) return;
   c->on_network_hint(now, path, hint, value);
   impl_->touch(handle >> 16);
-  impl_->settle_touched(now);
+  impl_->settle_touched();
 }
 
 void Engine::on_plane_state(Time now, uint8_t plane, bool up) {
@@ -457,7 +456,7 @@ void Engine::on_plane_state(Time now, uint8_t plane, bool up) {
     impl_->table_[i]->on_plane_state(now, plane, up);
     impl_->touch(i);
   }
-  impl_->settle_touched(now);
+  impl_->settle_touched();
 }
 
 bool Engine::change_port(Time now, ConnectionHandle handle, uint8_t path, uint16_t port) {
