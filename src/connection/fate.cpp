@@ -104,11 +104,19 @@ void Connection::on_delivered_run(uint8_t path, uint32_t first_seq, uint32_t cou
   const bool sizes_matter = slot.big_losses > 0 || slot.pmtu_verify;
   uint32_t send = message::kNoIndex;  // accepted fragments of it are counted, then told at once
   uint32_t accepted = 0;
+  std::span<SendEntry> entries;  // of the records from `begin` on, while CPSNs are consecutive
+  uint32_t begin = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const path::SentRecord& r = records[(first_seq + i) & 255];
     if (sizes_matter && r.kind == SentKind::kData && r.size > 1280) note_big_arrival(slot);
-    if (!window_->contains(r.cpsn)) continue;
-    SendEntry& entry = window_->at(r.cpsn);
+    const uint32_t at = i - begin;
+    if (at >= entries.size() || r.cpsn != records[(first_seq + begin) & 255].cpsn + at) {
+      entries = {};
+      if (!window_->contains(r.cpsn)) continue;
+      entries = window_->side_by_side(r.cpsn, count - i);
+      begin = i;
+    }
+    SendEntry& entry = entries[i - begin];
     if (entry.live > 0) --entry.live;
     if (entry.state != SendEntry::State::kUndecided) continue;
     if (entry.control || entry.list != kNoList) {

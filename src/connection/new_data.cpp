@@ -81,28 +81,27 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
   const uint32_t seq = slot.tx.on_sent_run(now, cpsn, n, static_cast<uint16_t>(size),
                                            static_cast<uint16_t>(back_size));
   const std::byte* payload = nullptr;
-  const std::byte* previous = nullptr;
+  wire::HeaderRun headers;
+  // FIRST and a wish for an ACK stand in the first packet alone: then the second is the pattern.
+  const uint32_t whole = front.offset == 0 || announce_acks_ ? 2 : 1;
   uint32_t bytes = 0;
   for (uint32_t i = 0; i < n; ++i) {
-    const message::Fragment& f = fragments[i];
-    const bool first_of_message = i == 1 && front.offset == 0;
+    const uint32_t length = fragments[i].length;
     std::byte* out = writer.header();
-    if (i == 0 || i + 1 == n || first_of_message || announce_acks_) {
-      uint8_t flags = 0;
-      if ((last && i + 1 == n) || announce_acks_) {
-        flags = wire::flag::kAckRequest | wire::flag::kLastPath;
-      }
+    if (i < whole || i + 1 == n) {
+      const bool ask = (last && i + 1 == n) || announce_acks_;
       announce_acks_ = false;
-      const size_t length =
+      const uint8_t flags = ask ? wire::flag::kAckRequest | wire::flag::kLastPath : 0;
+      const size_t encoded =
           encode_entry(now, slot, cpsn + i, window_->at(cpsn + i), seq + i, flags, out, payload);
-      writer.commit(length, payload, f.length);
+      writer.commit(encoded, payload, length);
+      if (i + 1 == whole) headers.start(out, header, length);
     } else {
-      wire::encode_next(previous, header, front.length, out);
+      headers.next(out);
       if (payload != nullptr) payload += front.length;
-      writer.commit(header, payload, f.length);
+      writer.commit(header, payload, length);
     }
-    previous = out;
-    bytes += f.length;
+    bytes += length;
   }
   watch(slot);
   slot.tx.counters.tx_new += n;

@@ -1,6 +1,8 @@
 // What the sender knows of each undecided CPSN, and the lists of those that wait to be sent again.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "base/seq.h"
@@ -41,8 +43,8 @@ struct SendChunk {
 class SendWindow {
  public:
   SendWindow(Slab<SendChunk>& chunks, uint32_t window, uint32_t start)
-      : chunks_(&chunks), table_(2 * window / kChunkEntries, kNone), una_(start), next_(start),
-        window_(window) {}
+      : chunks_(&chunks), table_(2 * window / kChunkEntries, kNone),
+        slot_mask_(2 * window / kChunkEntries - 1), una_(start), next_(start), window_(window) {}
   ~SendWindow() {
     for (const uint32_t c : table_) {
       if (c != kNone) chunks_->release(c);
@@ -74,6 +76,13 @@ class SendWindow {
     return &e;
   }
 
+  /// The entries of undecided CPSNs from `cpsn` on that stand side by side, at most `count`.
+  std::span<SendEntry> side_by_side(uint32_t cpsn, uint32_t count) {
+    MR_DASSERT(contains(cpsn));
+    const uint32_t n = std::min({count, kChunkEntries - cpsn % kChunkEntries, next_ - cpsn});
+    return {&at(cpsn), n};
+  }
+
   bool contains(uint32_t cpsn) const { return cpsn - una_ < size(); }
   SendEntry& at(uint32_t cpsn) {
     MR_DASSERT(contains(cpsn));
@@ -83,24 +92,29 @@ class SendWindow {
 
   /// Moves the lower edge over decided entries and gives chunks back.
   void advance() {
-    while (una_ != next_ && at(una_).state == SendEntry::State::kDecided) {
-      const uint32_t passed = una_++;
-      if (una_ % kChunkEntries == 0 || una_ == next_) {
-        uint32_t& chunk = table_[slot(passed)];
-        chunks_->release(chunk);
-        chunk = kNone;
-      }
+    while (una_ != next_) {
+      const std::span<SendEntry> entries = side_by_side(una_, kChunkEntries);
+      uint32_t n = 0;
+      while (n < entries.size() && entries[n].state == SendEntry::State::kDecided) ++n;
+      if (n == 0) return;
+      const uint32_t passed = una_;
+      una_ += n;
+      if (una_ % kChunkEntries != 0 && una_ != next_) return;
+      uint32_t& chunk = table_[slot(passed)];
+      chunks_->release(chunk);
+      chunk = kNone;
     }
   }
 
  private:
   static constexpr uint32_t kNone = Slab<SendChunk>::kNone;
   uint32_t slot(uint32_t cpsn) const {
-    return (cpsn / kChunkEntries) & static_cast<uint32_t>(table_.size() - 1);
+    return (cpsn / kChunkEntries) & slot_mask_;
   }
 
   Slab<SendChunk>* chunks_;
   std::vector<uint32_t> table_;
+  uint32_t slot_mask_;
   uint32_t una_;
   uint32_t next_;
   uint32_t window_;

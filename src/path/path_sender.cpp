@@ -60,22 +60,24 @@ void PathSender::advance(Time now, Listener& listener) {
     return;
   }
   SentWindow& w = window_records();
-  while (una_ != next_seq_) {
+  for (;;) {
+    const uint32_t free = (w.outstanding | w.lost).first_from(una_);
+    if (free >= next_seq_ - una_) break;
+    una_ += free;
     if (w.outstanding.test(una_)) return;
-    if (w.lost.test(una_)) {
-      // MR-PATH-011, MR-PATH-014: resolved when its CPSN's fate is known, or when it was sent again
-      // long enough ago that a late arrival is no longer to be expected; sooner when the span gets
-      // short (MR-PATH-012).
-      const SentRecord& r = w.records[una_ & 255];
-      const bool old = w.resent.test(una_) && (since(now, r.resent) >= reorder_window_ + srtt_ ||
-                                               next_seq_ - una_ > kMapBits * 3 / 4);
-      if (!old && !listener.is_decided(r.cpsn)) return;
-      w.lost.clear(una_);
-      w.gap.clear(una_);
-      w.resent.clear(una_);
-    }
+    // MR-PATH-011, MR-PATH-014: resolved when its CPSN's fate is known, or when it was sent again
+    // long enough ago that a late arrival is no longer to be expected; sooner when the span gets
+    // short (MR-PATH-012).
+    const SentRecord& r = w.records[una_ & 255];
+    const bool old = w.resent.test(una_) && (since(now, r.resent) >= reorder_window_ + srtt_ ||
+                                             next_seq_ - una_ > kMapBits * 3 / 4);
+    if (!old && !listener.is_decided(r.cpsn)) return;
+    w.lost.clear(una_);
+    w.gap.clear(una_);
+    w.resent.clear(una_);
     ++una_;
   }
+  una_ = next_seq_;
   windows_->release(window_index_);
   window_index_ = Slab<SentWindow>::kNone;
 }

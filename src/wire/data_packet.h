@@ -76,18 +76,41 @@ Decoded<DataPacket> decode_data(Bytes bytes);
 /// Writes the header to out (at least kMaxDataHeader bytes), returns its length.
 size_t encode(const DataPacket& packet, std::byte* out);
 
-/// Writes the header of the packet that follows `previous` in a run: same message, path, stamp and
-/// flags, the next sequence, floor, CPSN and bytes. `previous` carries `length` payload bytes and
-/// is neither FIRST nor LAST; `header` is its length, out another place.
-inline void encode_next(const std::byte* previous, size_t header, uint32_t length, std::byte* out) {
-  std::copy_n(previous, header, out);
-  store32(out, load32(previous) + 1);            // the floor is as far away as the sequence
-  store32(out + 8, load32(previous + 8) + 1);    // MR-PATH-001
-  store32(out + 16, load32(previous + 16) + 1);  // MR-CPSN-001
-  store32(out + 28, load32(previous + 28) + length);
-  if (header == data_header_bytes(Opcode::kWrite, false)) {
-    store64(out + 36, load64(previous + 36) + length);
+/// Writes the headers of packets that follow one another in a run: same message, path, stamp and
+/// flags, the next sequence, floor, CPSN and bytes.
+class HeaderRun {
+ public:
+  /// Goes on from an encoded packet that is neither FIRST nor LAST of its message and carries
+  /// `length` bytes. Its header must stay where it is.
+  void start(const std::byte* encoded, size_t header, uint32_t length) {
+    encoded_ = encoded;
+    has_address_ = header == data_header_bytes(Opcode::kWrite, false);
+    length_ = length;
+    w0_ = load32(encoded);
+    seq_ = load32(encoded + 8);
+    cpsn_ = load32(encoded + 16);
+    offset_ = load32(encoded + 28);
+    if (has_address_) address_ = load64(encoded + 36);
   }
-}
+  /// Writes the next header, of the same length, to another place.
+  void next(std::byte* out) {
+    std::copy_n(encoded_, 36, out);
+    store32(out, ++w0_);         // the floor is as far away as the sequence
+    store32(out + 8, ++seq_);    // MR-PATH-001
+    store32(out + 16, ++cpsn_);  // MR-CPSN-001
+    store32(out + 28, offset_ += length_);
+    if (has_address_) store64(out + 36, address_ += length_);
+  }
+
+ private:
+  const std::byte* encoded_ = nullptr;
+  bool has_address_ = false;
+  uint32_t length_ = 0;
+  uint32_t w0_ = 0;
+  uint32_t seq_ = 0;
+  uint32_t cpsn_ = 0;
+  uint32_t offset_ = 0;
+  uint64_t address_ = 0;
+};
 
 }  // namespace metaroce::wire
