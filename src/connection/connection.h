@@ -216,7 +216,6 @@ class Connection final : public path::Listener {
                       const std::byte*& payload) const;
   void send_run(Time now, RunWriter& writer, PathSlot& slot,
                 std::span<const message::Fragment> fragments, bool last);
-  uint32_t create_entries(const PathSlot& slot, std::span<const message::Fragment> fragments);
   uint32_t entry_size(const SendEntry& entry) const;
   wire::Sequenced sequenced(Time now, const PathSlot& slot, uint32_t seq, uint32_t cpsn) const;
   void begin_run(RunWriter& writer, const PathSlot& slot, bool is_data);

@@ -101,40 +101,46 @@ void Connection::on_delivered_run(uint8_t path, uint32_t first_seq, uint32_t cou
   in_flight_bytes_ -= bytes;
   acked_bytes_now_ += bytes;
   PathSlot& slot = *paths_[path];
-  const bool sizes_matter = slot.big_losses > 0 || slot.pmtu_verify;
-  uint32_t send = message::kNoIndex;  // accepted fragments of it are counted, then told at once
-  uint32_t accepted = 0;
-  std::span<SendEntry> entries;  // of the records from `begin` on, while CPSNs are consecutive
-  uint32_t begin = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    const path::SentRecord& r = records[(first_seq + i) & 255];
-    if (sizes_matter && r.kind == SentKind::kData && r.size > 1280) note_big_arrival(slot);
-    const uint32_t at = i - begin;
-    if (at >= entries.size() || r.cpsn != records[(first_seq + begin) & 255].cpsn + at) {
-      entries = {};
-      if (!window_->contains(r.cpsn)) continue;
-      entries = window_->side_by_side(r.cpsn, count - i);
-      begin = i;
+  if (slot.big_losses > 0 || slot.pmtu_verify) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const path::SentRecord& r = records[(first_seq + i) & 255];
+      if (r.kind == SentKind::kData && r.size > 1280) note_big_arrival(slot);
     }
-    SendEntry& entry = entries[i - begin];
-    if (entry.live > 0) --entry.live;
-    if (entry.state != SendEntry::State::kUndecided) continue;
-    if (entry.control || entry.list != kNoList) {
-      current_refused_seq_ = first_seq + i;
-      decide(r.cpsn, entry, false, path);
+  }
+  uint32_t send = message::kNoIndex;  // its accepted fragments are counted, then told at once
+  uint32_t accepted = 0;
+  uint64_t accepted_bytes = 0;
+  for (uint32_t i = 0; i < count;) {
+    const uint32_t begin = i;
+    const uint32_t cpsn = records[(first_seq + i) & 255].cpsn;
+    if (!window_->contains(cpsn)) {
+      ++i;
       continue;
     }
-    entry.state = SendEntry::State::kDecided;
-    counters_.bytes_sent += entry.fragment.length;
-    if (entry.fragment.send != send) {
-      if (accepted > 0) sender_.on_accepted(send, accepted);
-      send = entry.fragment.send;
-      accepted = 0;
+    // New packets of a run have consecutive CPSNs, whose entries stand side by side.
+    for (SendEntry& entry : window_->side_by_side(cpsn, count - i)) {
+      if (records[(first_seq + i) & 255].cpsn != cpsn + (i - begin)) break;
+      ++i;
+      if (entry.live > 0) --entry.live;
+      if (entry.state != SendEntry::State::kUndecided) continue;
+      if (entry.control || entry.list != kNoList) {
+        current_refused_seq_ = first_seq + i - 1;
+        decide(cpsn + (i - 1 - begin), entry, false, path);
+        continue;
+      }
+      entry.state = SendEntry::State::kDecided;
+      if (entry.fragment.send != send) {
+        if (accepted > 0) sender_.on_accepted(send, accepted);
+        send = entry.fragment.send;
+        accepted = 0;
+      }
+      ++accepted;
+      accepted_bytes += entry.fragment.length;
     }
-    ++accepted;
   }
   if (accepted == 0) return;
   sender_.on_accepted(send, accepted);
+  counters_.bytes_sent += accepted_bytes;
   progress_at_ = current_time_;
   completions_hint_ = true;
 }

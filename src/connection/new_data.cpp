@@ -75,34 +75,35 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
   const auto header = static_cast<uint32_t>(sender_.header_bytes(front));
   const uint32_t size = header + front.length;
   if (writer.room() < n || !writer.can_append(slot.tx.id, size)) begin_run(writer, slot, true);
-  const uint32_t cpsn = create_entries(slot, fragments);
+  SendEntry entry;
+  entry.state = SendEntry::State::kUndecided;
+  entry.path = slot.tx.id;
+  entry.seq = slot.tx.next_seq();
+  entry.sent = true;
+  entry.live = 1;
+  const uint32_t cpsn = window_->create_run(entry, fragments);
   const message::Fragment& back = fragments.back();
   const uint32_t back_size = static_cast<uint32_t>(sender_.header_bytes(back)) + back.length;
   const uint32_t seq = slot.tx.on_sent_run(now, cpsn, n, static_cast<uint16_t>(size),
                                            static_cast<uint16_t>(back_size));
   const std::byte* payload = nullptr;
-  wire::HeaderRun headers;
   // FIRST and a wish for an ACK stand in the first packet alone: then the second is the pattern.
-  const uint32_t whole = front.offset == 0 || announce_acks_ ? 2 : 1;
-  uint32_t bytes = 0;
-  for (uint32_t i = 0; i < n; ++i) {
-    const uint32_t length = fragments[i].length;
+  const uint32_t pattern = front.offset == 0 || announce_acks_ ? 1 : 0;
+  const bool tail = last || sender_.ends_message(back);  // the last one is written in full, too
+  for (uint32_t i = 0; i < n;) {
+    const bool ask = (last && i + 1 == n) || announce_acks_;
+    announce_acks_ = false;
     std::byte* out = writer.header();
-    if (i < whole || i + 1 == n) {
-      const bool ask = (last && i + 1 == n) || announce_acks_;
-      announce_acks_ = false;
-      const uint8_t flags = ask ? wire::flag::kAckRequest | wire::flag::kLastPath : 0;
-      const size_t encoded =
-          encode_entry(now, slot, cpsn + i, window_->at(cpsn + i), seq + i, flags, out, payload);
-      writer.commit(encoded, payload, length);
-      if (i + 1 == whole) headers.start(out, header, length);
-    } else {
-      headers.next(out);
-      if (payload != nullptr) payload += front.length;
-      writer.commit(header, payload, length);
-    }
-    bytes += length;
+    const size_t encoded =
+        encode_entry(now, slot, cpsn + i, window_->at(cpsn + i), seq + i,
+                     ask ? wire::flag::kAckRequest | wire::flag::kLastPath : 0, out, payload);
+    writer.commit(encoded, payload, fragments[i].length);
+    const uint32_t stop = tail ? n - 1 : n;
+    if (i++ != pattern || i >= stop) continue;
+    writer.commit_like(wire::HeaderRun(out, header, front.length), stop - i);
+    i = stop;
   }
+  const uint32_t bytes = front.length * (n - 1) + back.length;
   watch(slot);
   slot.tx.counters.tx_new += n;
   slot.tx.counters.tx_bytes += bytes;
@@ -110,24 +111,6 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
   in_flight_packets_ += n;
   in_flight_bytes_ += size * (n - 1) + back_size;
   expect_since_ = earlier(expect_since_, now);
-}
-
-/// CPSNs for new fragments that go out on this path now; returns the first.
-uint32_t Connection::create_entries(const PathSlot& slot,
-                                    std::span<const message::Fragment> fragments) {
-  uint32_t seq = slot.tx.next_seq();
-  const uint32_t first = window_->next();
-  for (const message::Fragment& f : fragments) {
-    uint32_t cpsn = 0;
-    SendEntry* entry = window_->create(cpsn);
-    MR_ASSERT(entry != nullptr);
-    entry->fragment = f;
-    entry->path = slot.tx.id;
-    entry->seq = seq++;
-    entry->sent = true;
-    entry->live = 1;
-  }
-  return first;
 }
 
 }  // namespace metaroce::connection

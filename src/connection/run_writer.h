@@ -4,6 +4,7 @@
 #include <span>
 
 #include "connection/io.h"
+#include "wire/data_packet.h"
 
 namespace metaroce::connection {
 
@@ -56,6 +57,25 @@ class RunWriter {
     }
     ++run.count;  // MR-ADDR-001
     header_end_ += header_bytes + run.trailer;
+  }
+
+  /// `count` packets (at most room()) that follow the last one, which `headers` started from.
+  void commit_like(wire::HeaderRun headers, uint32_t count) {
+    TxRun& run = runs_[used_ - 1];
+    const uint32_t end = run.count + count;
+    const uint16_t header = run.header_length[run.count - 1];
+    const std::byte* payload = run.payload[run.count - 1];
+    std::byte* out = run.headers + header_end_;
+    for (uint32_t i = run.count; i < end; ++i) {
+      headers.next(out);
+      out += header + run.trailer;
+      if (payload != nullptr) payload += headers.length();
+      run.header_length[i] = header;
+      run.payload[i] = payload;
+      run.payload_length[i] = headers.length();
+    }
+    run.count = static_cast<uint8_t>(end);  // MR-ADDR-001
+    header_end_ += count * (header + run.trailer);
   }
 
  private:

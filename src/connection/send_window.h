@@ -83,6 +83,26 @@ class SendWindow {
     return {&at(cpsn), n};
   }
 
+  /// Takes the next CPSNs for entries that differ from `like` in fragment and path sequence alone;
+  /// the first gets like.seq. Returns the first CPSN. room() and chunks must suffice.
+  uint32_t create_run(SendEntry like, std::span<const message::Fragment> fragments) {
+    const uint32_t first = next_;
+    for (size_t i = 0; i < fragments.size();) {
+      uint32_t& chunk = table_[slot(next_)];
+      if (chunk == kNone) chunk = chunks_->allocate_as_left();
+      MR_ASSERT(chunk != kNone);
+      SendEntry* entry = &(*chunks_)[chunk].entries[next_ % kChunkEntries];
+      const size_t end =
+          std::min<size_t>(fragments.size(), i + kChunkEntries - next_ % kChunkEntries);
+      next_ += static_cast<uint32_t>(end - i);  // MR-CPSN-001
+      for (; i < end; ++i, ++entry, ++like.seq) {
+        like.fragment = fragments[i];
+        *entry = like;
+      }
+    }
+    return first;
+  }
+
   bool contains(uint32_t cpsn) const { return cpsn - una_ < size(); }
   SendEntry& at(uint32_t cpsn) {
     MR_DASSERT(contains(cpsn));

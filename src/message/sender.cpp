@@ -363,6 +363,10 @@ size_t Sender::header_bytes(const Fragment& fragment) const {
   return wire::data_header_bytes(r.opcode, fragment.offset + fragment.length == r.length);
 }
 
+bool Sender::ends_message(const Fragment& fragment) const {
+  return fragment.offset + fragment.length == pools_.sends()[fragment.send].length;
+}
+
 uint16_t Sender::stream_of(const Fragment& fragment) const {
   return pools_.sends()[fragment.send].stream_id;
 }

@@ -76,6 +76,7 @@ class Sender {
   /// address, sequence, immediate, flags) and returns where the payload lies (may be null).
   const std::byte* describe(const Fragment& fragment, wire::DataPacket& packet) const;
   size_t header_bytes(const Fragment& fragment) const;
+  bool ends_message(const Fragment& fragment) const;
   uint16_t stream_of(const Fragment& fragment) const;
 
   /// The peer accepted `count` fragments of this request (each fragment's fate is told exactly

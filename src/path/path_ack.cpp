@@ -43,21 +43,7 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
   }
 
   if (una_ != next_seq_ && window_index_ != Slab<SentWindow>::kNone) {
-    SentWindow& w = window_records();
-    Bitmap256 acked;
-    Bitmap256 refused;
-    const int32_t ahead = seq_diff(base, una_);
-    if (ahead >= 0) {
-      // MR-CPSN-016
-      acked = Bitmap256::range(una_, static_cast<uint32_t>(ahead)) | ack.map.rotated_up(base);
-      refused = ack.refused.rotated_up(base);
-    } else if (ahead > -static_cast<int32_t>(kMapBits)) {
-      const Bitmap256 below = Bitmap256::range(base, static_cast<uint32_t>(-ahead));
-      acked = ack.map.rotated_up(base).minus(below);
-      refused = ack.refused.rotated_up(base).minus(below);
-    }
-    const Bitmap256 newly = acked & (w.outstanding | w.lost);
-    if (newly.any()) settle(now, newly, refused, listener, out);  // MR-CPSN-017
+    if (!settle_in_order(now, ack, listener, out)) settle_map(now, ack, listener, out);
   }
   match_probes(now, base, ack.map, out);
   if (out.newer) {
@@ -71,6 +57,42 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
   }
   if (out.answered) arm_probe(now);
   return out;
+}
+
+/// The usual ACK: the base has moved over packets that are all outstanding, nothing else is new.
+bool PathSender::settle_in_order(Time now, const wire::AckPacket& ack, Listener& listener,
+                                 AckOutcome& out) {
+  const SentWindow& w = window_records();
+  const uint32_t una = una_;
+  const uint32_t count = ack.f.base - una;
+  if (count == 0 || count > kMapBits || ack.map.any() || (w.lost | w.gap).any()) return false;
+  const Bitmap256 range = Bitmap256::range(una, count);
+  if (!((w.outstanding & range) == range)) return false;
+  for (uint32_t n = 0; n < count;) {
+    n += settle_run(now, una + n, count - n, listener, out);  // MR-CPSN-016
+  }
+  out.answered = true;
+  return true;
+}
+
+void PathSender::settle_map(Time now, const wire::AckPacket& ack, Listener& listener,
+                            AckOutcome& out) {
+  const SentWindow& w = window_records();
+  const uint32_t base = ack.f.base;
+  Bitmap256 acked;
+  Bitmap256 refused;
+  const int32_t ahead = seq_diff(base, una_);
+  if (ahead >= 0) {
+    // MR-CPSN-016
+    acked = Bitmap256::range(una_, static_cast<uint32_t>(ahead)) | ack.map.rotated_up(base);
+    refused = ack.refused.rotated_up(base);
+  } else if (ahead > -static_cast<int32_t>(kMapBits)) {
+    const Bitmap256 below = Bitmap256::range(base, static_cast<uint32_t>(-ahead));
+    acked = ack.map.rotated_up(base).minus(below);
+    refused = ack.refused.rotated_up(base).minus(below);
+  }
+  const Bitmap256 newly = acked & (w.outstanding | w.lost);
+  if (newly.any()) settle(now, newly, refused, listener, out);  // MR-CPSN-017
 }
 
 void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refused,
@@ -253,6 +275,11 @@ void PathSender::note_late_count(Time now, uint8_t count, const AckOutcome& out)
 void PathSender::find_gaps(Time now, Listener& listener) {
   if (window_index_ == Slab<SentWindow>::kNone) return;
   SentWindow& w = window_records();
+  const uint32_t lowest = una_ + w.outstanding.first_from(una_);
+  if (seq_ge(lowest, high_) && seq_ge(lowest, high_old_)) {  // the usual case: nothing is missing
+    gap_deadline_ = kNever;
+    return;
+  }
   // MR-LOSS-001: missing below an acknowledged packet of the same epoch. MR-LOSS-002: of any epoch
   // once the drain timer of the last change ended.
   const bool drained = drain_at_ == kNever && seq_gt(high_, epoch_start_);

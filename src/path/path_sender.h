@@ -214,6 +214,8 @@ class PathSender {
   void sample_rtt(Time now, const wire::AckPacket& ack);
   void settle(Time now, const Bitmap256& newly, const Bitmap256& refused, Listener& listener,
               AckOutcome& out);
+  bool settle_in_order(Time now, const wire::AckPacket& ack, Listener& listener, AckOutcome& out);
+  void settle_map(Time now, const wire::AckPacket& ack, Listener& listener, AckOutcome& out);
   void settle_one(Time now, uint32_t seq, bool refused, Listener& listener, AckOutcome& out);
   uint32_t settle_run(Time now, uint32_t seq, uint32_t count, Listener& listener, AckOutcome& out);
   void note_lateness(Time now, uint32_t gap_ticks, bool was_lost);

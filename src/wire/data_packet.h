@@ -12,8 +12,6 @@
 //   READ/ATOMIC_RESPONSE        nothing more (stream and MSN are the request's)
 #pragma once
 
-#include <algorithm>
-
 #include "wire/common.h"
 
 namespace metaroce::wire {
@@ -82,19 +80,20 @@ class HeaderRun {
  public:
   /// Goes on from an encoded packet that is neither FIRST nor LAST of its message and carries
   /// `length` bytes. Its header must stay where it is.
-  void start(const std::byte* encoded, size_t header, uint32_t length) {
-    encoded_ = encoded;
-    has_address_ = header == data_header_bytes(Opcode::kWrite, false);
-    length_ = length;
-    w0_ = load32(encoded);
-    seq_ = load32(encoded + 8);
-    cpsn_ = load32(encoded + 16);
-    offset_ = load32(encoded + 28);
-    if (has_address_) address_ = load64(encoded + 36);
-  }
+  HeaderRun(const std::byte* encoded, size_t header, uint32_t length)
+      : encoded_(encoded),
+        has_address_(header == data_header_bytes(Opcode::kWrite, false)),
+        length_(length),
+        w0_(load32(encoded)),
+        seq_(load32(encoded + 8)),
+        cpsn_(load32(encoded + 16)),
+        offset_(load32(encoded + 28)),
+        address_(has_address_ ? load64(encoded + 36) : 0) {}
+
+  uint32_t length() const { return length_; }
   /// Writes the next header, of the same length, to another place.
   void next(std::byte* out) {
-    std::copy_n(encoded_, 36, out);
+    __builtin_memcpy(out, encoded_, 36);
     store32(out, ++w0_);         // the floor is as far away as the sequence
     store32(out + 8, ++seq_);    // MR-PATH-001
     store32(out + 16, ++cpsn_);  // MR-CPSN-001
@@ -103,14 +102,14 @@ class HeaderRun {
   }
 
  private:
-  const std::byte* encoded_ = nullptr;
-  bool has_address_ = false;
-  uint32_t length_ = 0;
-  uint32_t w0_ = 0;
-  uint32_t seq_ = 0;
-  uint32_t cpsn_ = 0;
-  uint32_t offset_ = 0;
-  uint64_t address_ = 0;
+  const std::byte* encoded_;
+  bool has_address_;
+  uint32_t length_;
+  uint32_t w0_;
+  uint32_t seq_;
+  uint32_t cpsn_;
+  uint32_t offset_;
+  uint64_t address_;
 };
 
 }  // namespace metaroce::wire
