@@ -19,7 +19,7 @@ struct Options {
   uint32_t paths = 8;  ///< in all
   uint64_t megabytes = 64;
   uint64_t message = 16u << 20;
-  uint32_t runs = 1;   ///< a turn of the sender
+  uint32_t runs = 1;  ///< a turn of the sender
 };
 
 constexpr uint64_t kRemote = 0x10000000;
@@ -49,7 +49,8 @@ struct Wire {
     for (uint32_t i = 0; i < run.count; ++i) {
       const size_t size = run.header_length[i] + run.payload_length[i];
       MR_ASSERT(used + size <= bytes.size());
-      std::copy_n(run.headers + header, run.header_length[i], bytes.begin() + static_cast<long>(used));
+      std::copy_n(run.headers + header, run.header_length[i],
+                  bytes.begin() + static_cast<long>(used));
       header += run.header_length[i] + run.trailer;
       packets.push_back({std::span(bytes).subspan(used, size), run.ecn, run.plane, run.from});
       used += size;

@@ -21,9 +21,9 @@ enum class ConnectionState : uint8_t {
   kHelloSent,  ///< initiator, waits for ACCEPT
   kAccepting,  ///< responder, sent ACCEPT, waits for CONFIRM
   kOpen,
-  kClosing,    ///< our CLOSE is on its way
-  kTimeWait,   ///< closed, still answers repetitions
-  kDead,       ///< may be removed
+  kClosing,   ///< our CLOSE is on its way
+  kTimeWait,  ///< closed, still answers repetitions
+  kDead,      ///< may be removed
 };
 
 class Connection final : public path::Listener {
@@ -94,9 +94,9 @@ class Connection final : public path::Listener {
     path::PathReceiver rx;
     RepairList repair;
     PathState told = PathState::kOpening;  ///< what the last PathEvent said
-    uint16_t pmtu_goal = 0;     ///< IP size under test
+    uint16_t pmtu_goal = 0;                ///< IP size under test
     uint8_t pmtu_tries = 0;
-    uint8_t big_losses = 0;     ///< full packets lost in a row
+    uint8_t big_losses = 0;  ///< full packets lost in a row
     bool pmtu_search = false;
     bool pmtu_verify = false;   ///< the size in use is in doubt
     bool pmtu_due = false;      ///< send a padded probe now
@@ -211,9 +211,10 @@ class Connection final : public path::Listener {
   void send_ack(Time now, RunWriter& writer, PathSlot& slot);
   bool send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_t cpsn, SendEntry& entry,
                   bool last, bool copy = false);
-  size_t encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const SendEntry& entry,
-                      uint32_t seq, uint8_t flags, std::byte* out,
-                      const std::byte*& payload) const;
+  size_t encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const SendEntry& entry, uint32_t seq,
+                      uint8_t flags, std::byte* out, const std::byte*& payload) const;
+  void send_one_by_one(Time now, RunWriter& writer, PathSlot& slot,
+                       std::span<const message::Fragment> fragments, bool last);
   void send_run(Time now, RunWriter& writer, PathSlot& slot,
                 std::span<const message::Fragment> fragments, bool last);
   uint32_t entry_size(const SendEntry& entry) const;
@@ -234,6 +235,10 @@ class Connection final : public path::Listener {
   void watch(const PathSlot& slot) {
     path_timer_from_ = earlier(path_timer_from_, earlier(slot.tx.deadline(), slot.pmtu_at));
   }
+  void owe_ack(const PathSlot& slot) {
+    ack_owed_.set(slot.tx.id);
+    ack_from_ = earlier(ack_from_, slot.rx.ack_at());
+  }
   void path_timers(Time now);
   void setup_timers(Time now);
   void backstop(Time now);
@@ -247,7 +252,7 @@ class Connection final : public path::Listener {
   bool paths_open_told_ = false;
   bool payload_dirty_ = false;
   bool completions_hint_ = false;
-  bool announce_acks_ = false;   ///< set AR on the next packet (after CONFIRM)
+  bool announce_acks_ = false;  ///< set AR on the next packet (after CONFIRM)
   bool confirm_due_ = false;
   bool hello_due_ = false;
   bool accept_due_ = false;
@@ -282,14 +287,15 @@ class Connection final : public path::Listener {
   ConnectionCounters counters_;
 
   uint32_t payload_ = 0;
-  uint32_t wanted_run_ = 1;  ///< packets of a run, by what waits
-  uint32_t good_paths_ = 0;      ///< as of the last survey
-  uint32_t repairs_ = 0;         ///< CPSNs in all repair lists
-  bool survey_due_ = true;       ///< something happened to paths that survey_paths() must see
-  bool probes_due_ = false;      ///< a path wants to send a probe
-  Time path_timer_from_{0};      ///< no path timer ends earlier; may be too early
-  Time ack_from_ = kNever;       ///< no ACK is due earlier; may be too early
-  Duration backstop_wait_{};     ///< as of the last survey
+  uint32_t wanted_run_ = 1;   ///< packets of a run, by what waits
+  uint32_t good_paths_ = 0;   ///< as of the last survey
+  uint32_t repairs_ = 0;      ///< CPSNs in all repair lists
+  bool survey_due_ = true;    ///< something happened to paths that survey_paths() must see
+  bool probes_due_ = false;   ///< a path wants to send a probe
+  Time path_timer_from_{0};   ///< no path timer ends earlier; may be too early
+  Time ack_from_ = kNever;    ///< no ACK is due earlier; may be too early
+  Bitmap256 ack_owed_;        ///< by path id: something was received since the last ACK
+  Duration backstop_wait_{};  ///< as of the last survey
   uint8_t last_rx_path_ = 0;
   wire::Backlog backlog_ = wire::Backlog::kNone;
   uint32_t in_flight_packets_ = 0;
@@ -318,8 +324,8 @@ class Connection final : public path::Listener {
   Status verdict_status_ = Status::kUnresponsive;
   Time heard_at_{0};
   Time progress_at_{0};
-  Time kept_at_{-(1ll << 60)};   ///< last keep-alive probe
-  Time retry_at_ = kNever;       ///< a pool of the engine was empty
+  Time kept_at_{-(1ll << 60)};        ///< last keep-alive probe
+  Time retry_at_ = kNever;            ///< a pool of the engine was empty
   uint32_t next_open_ = 0xFFFFFFFFu;  ///< first path whose PATH_OPEN was not queued yet
   uint32_t setup_hints_ = 0;
   Time marked_at_{-(1ll << 60)};

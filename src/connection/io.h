@@ -25,12 +25,12 @@ struct RxPacket {
 
 /// "Copy this payload there": carried out by the driver before its next poll of the engine.
 struct Placement {
-  uint32_t packet = 0;          ///< index into the span given to on_packets
-  uint32_t payload_begin = 0;   ///< first payload byte within that packet
+  uint32_t packet = 0;         ///< index into the span given to on_packets
+  uint32_t payload_begin = 0;  ///< first payload byte within that packet
   uint32_t length = 0;
-  uint32_t region = 0;          ///< region index, or kReceiveBuffer
-  uint64_t offset = 0;          ///< within the region
-  std::byte* address = nullptr; ///< where to copy to; null for a region without memory
+  uint32_t region = 0;           ///< region index, or kReceiveBuffer
+  uint64_t offset = 0;           ///< within the region
+  std::byte* address = nullptr;  ///< where to copy to; null for a region without memory
 };
 inline constexpr uint32_t kReceiveBuffer = 0xFFFFFFFFu;
 
@@ -40,16 +40,16 @@ inline constexpr size_t kRunHeaderBytes = 1280;
 /// except that the last may be shorter. Headers stand one after the other in `headers`, each
 /// followed by `trailer` bytes that the driver fills with the CRC or tag over header and payload.
 struct TxRun {
-  SocketAddress from;      ///< the plane's local address; port = the path's entropy
-  SocketAddress to;        ///< the peer's address on that plane, its service port
-  uint8_t plane = 0;       ///< local plane index
+  SocketAddress from;  ///< the plane's local address; port = the path's entropy
+  SocketAddress to;    ///< the peer's address on that plane, its service port
+  uint8_t plane = 0;   ///< local plane index
   uint8_t path = 0;
   uint8_t count = 0;
   uint8_t trailer = wire::kCrcBytes;
   Ecn ecn = Ecn::kEct0;
-  bool is_data = false;    ///< sequenced packets (data, control, probe); false: ACK, handshake
-  bool needs_df = true;    ///< padded probe or data: never fragment
-  uint32_t connection = 0; ///< handle it belongs to, 0 for none; names the path in errors
+  bool is_data = false;     ///< sequenced packets (data, control, probe); false: ACK, handshake
+  bool needs_df = true;     ///< padded probe or data: never fragment
+  uint32_t connection = 0;  ///< handle it belongs to, 0 for none; names the path in errors
   uint16_t header_length[kMaxRun];
   uint32_t payload_length[kMaxRun];
   const std::byte* payload[kMaxRun];  ///< null with a length: that many zero bytes (padding), or
@@ -64,12 +64,12 @@ using message::ReceiveRequest;
 using message::WorkRequest;
 
 enum class ConnectionEventKind : uint8_t {
-  kAccepted,     ///< a peer connected to us
-  kConnected,    ///< our connect succeeded
-  kPathsOpen,    ///< every path of every plane is open in our sending direction
-  kFailed,       ///< our connect failed, see status
-  kClosed,       ///< the peer closed, or our close is done
-  kLost,         ///< the connection died, see status
+  kAccepted,   ///< a peer connected to us
+  kConnected,  ///< our connect succeeded
+  kPathsOpen,  ///< every path of every plane is open in our sending direction
+  kFailed,     ///< our connect failed, see status
+  kClosed,     ///< the peer closed, or our close is done
+  kLost,       ///< the connection died, see status
 };
 
 struct ConnectionEvent {
@@ -116,8 +116,8 @@ struct PathStatus {
 
 struct ConnectionStatus {
   SocketAddress peer;
-  uint32_t payload = 0;    ///< bytes a full packet carries now
-  uint32_t window = 0;     ///< bytes
+  uint32_t payload = 0;  ///< bytes a full packet carries now
+  uint32_t window = 0;   ///< bytes
   uint32_t in_flight_packets = 0;
   uint32_t paths = 0;
   uint32_t planes = 0;

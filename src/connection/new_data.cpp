@@ -68,9 +68,21 @@ void Connection::transmit_new(Time now, RunWriter& writer) {
   }
 }
 
+void Connection::send_one_by_one(Time now, RunWriter& writer, PathSlot& slot,
+                                 std::span<const message::Fragment> fragments, bool last) {
+  for (size_t i = 0; i < fragments.size(); ++i) {
+    uint32_t cpsn = 0;
+    SendEntry* entry = window_->create(cpsn);
+    MR_ASSERT(entry != nullptr);
+    entry->fragment = fragments[i];
+    send_entry(now, writer, slot, cpsn, *entry, last && i + 1 == fragments.size());
+  }
+}
+
 void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
                           std::span<const message::Fragment> fragments, bool last) {
   const auto n = static_cast<uint32_t>(fragments.size());
+  if (shared_.settings.whole_runs == 0) return send_one_by_one(now, writer, slot, fragments, last);
   const message::Fragment& front = fragments.front();
   const auto header = static_cast<uint32_t>(sender_.header_bytes(front));
   const uint32_t size = header + front.length;
@@ -89,7 +101,8 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
   const std::byte* payload = nullptr;
   // FIRST and a wish for an ACK stand in the first packet alone: then the second is the pattern.
   const uint32_t pattern = front.offset == 0 || announce_acks_ ? 1 : 0;
-  const bool tail = last || sender_.ends_message(back);  // the last one is written in full, too
+  // The last one is written in full when it differs: LAST, or the end of a range cut anew.
+  const bool tail = last || back.length != front.length || sender_.ends_message(back);
   for (uint32_t i = 0; i < n;) {
     const bool ask = (last && i + 1 == n) || announce_acks_;
     announce_acks_ = false;

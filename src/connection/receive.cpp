@@ -44,7 +44,7 @@ void Connection::note(Time now, PathSlot& slot, const RxPacket& rx, const wire::
   last_rx_path_ = s.path;
   ++slot.tx.counters.rx_packets;
   slot.rx.note(now, a, shared_.settings, slot.tx.srtt());
-  ack_from_ = earlier(ack_from_, slot.rx.ack_at());
+  owe_ack(slot);
 }
 
 bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {

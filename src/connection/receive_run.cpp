@@ -11,6 +11,7 @@ namespace metaroce::connection {
 void Connection::begin_run(const wire::DataPacket& d, PathSlot& slot,
                            const memory::Target& target) {
   const uint32_t message = receiver_.open_run();
+  if (shared_.settings.whole_runs == 0) return;
   if (message == message::kNoIndex || (d.s.flags & wire::flag::kAckRequest) != 0) return;
   if (!slot.rx.is_next(d.s.path_seq + 1) || filter_->highest() != d.s.cpsn) return;
   run_ = ReceiveRun{};
@@ -36,13 +37,12 @@ bool Connection::continue_run(const RxPacket& rx, Placement& placement) {
   const std::byte* p = rx.bytes.data();
   const auto length = static_cast<uint32_t>(rx.bytes.size() - kHeader);
   // No message flag is set: neither LAST nor anything else that asks for more than counting.
-  const bool goes_on =
-      (wire::load32(p) & ~0xFFu) == run_.w0 && wire::load32(p + 4) == handle_ &&
-      wire::load32(p + 8) == run_.seq && wire::load32(p + 16) == run_.cpsn &&
-      wire::load32(p + 20) == run_.w5 && wire::load32(p + 24) == run_.msn &&
-      wire::load32(p + 28) == run_.offset && wire::load32(p + 32) == run_.key &&
-      wire::load64(p + 36) == run_.address && length <= run_.target.room &&
-      length <= kMaxMessageBytes - run_.offset;
+  const bool goes_on = (wire::load32(p) & ~0xFFu) == run_.w0 && wire::load32(p + 4) == handle_ &&
+                       wire::load32(p + 8) == run_.seq && wire::load32(p + 16) == run_.cpsn &&
+                       wire::load32(p + 20) == run_.w5 && wire::load32(p + 24) == run_.msn &&
+                       wire::load32(p + 28) == run_.offset && wire::load32(p + 32) == run_.key &&
+                       wire::load64(p + 36) == run_.address && length <= run_.target.room &&
+                       length <= kMaxMessageBytes - run_.offset;
   if (!goes_on) return false;
   placement.payload_begin = kHeader;
   placement.length = length;
@@ -73,7 +73,7 @@ void Connection::end_run(Time now) {
   counters_.bytes_received += run_.bytes;
   slot.rx.note_run(now, run_.packets, run_.stamp, static_cast<uint16_t>(run_.w5 >> 16),
                    shared_.settings, slot.tx.srtt());
-  ack_from_ = earlier(ack_from_, slot.rx.ack_at());
+  owe_ack(slot);
 }
 
 }  // namespace metaroce::connection

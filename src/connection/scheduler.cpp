@@ -123,11 +123,17 @@ void Connection::send_credit_news(Time now, RunWriter& writer) {
 void Connection::transmit_acks(Time now, RunWriter& writer) {
   if (ack_from_ <= now) {
     ack_from_ = kNever;
-    for (auto& slot : paths_) {
-      if (!slot->rx.is_open()) continue;
-      if (slot->rx.ack_at() <= now && !writer.full()) send_ack(now, writer, *slot);
-      ack_from_ = earlier(ack_from_, slot->rx.ack_at());
-    }
+    ack_owed_.for_each_from(0, [&](uint32_t i) {
+      PathSlot& slot = *paths_[i];
+      if (slot.rx.is_open() && slot.rx.ack_at() <= now && !writer.full()) {
+        send_ack(now, writer, slot);
+      }
+      if (!slot.rx.is_open() || slot.rx.ack_at() == kNever) {
+        ack_owed_.clear(i);
+      } else {
+        ack_from_ = earlier(ack_from_, slot.rx.ack_at());
+      }
+    });
     if (writer.full()) return;
   }
   if (state_ != ConnectionState::kTimeWait) send_credit_news(now, writer);

@@ -21,18 +21,18 @@ struct SendEntry {
   message::Fragment fragment;  ///< of a control packet: send = its slot
   uint32_t next = 0;           ///< in a repair list
   uint32_t prev = 0;
-  uint32_t lost_seq = 0;   ///< the sequence whose loss put it into the list
-  uint32_t seq = 0;        ///< of the last transmission
+  uint32_t lost_seq = 0;  ///< the sequence whose loss put it into the list
+  uint32_t seq = 0;       ///< of the last transmission
   uint16_t list = kNoList;
   uint16_t lost_path = kNoList;
-  uint8_t path = 0;        ///< of the last transmission
-  uint8_t live = 0;        ///< transmissions whose fate is open
+  uint8_t path = 0;  ///< of the last transmission
+  uint8_t live = 0;  ///< transmissions whose fate is open
   State state = State::kFree;
   bool control = false;
-  bool voided = false;     ///< a VOID goes out instead (MR-CPSN-024)
-  bool sent = false;       ///< at least once
-  bool repaired = false;   ///< more than once
-  bool copied = false;     ///< an idle copy was sent (MR-LOSS-061)
+  bool voided = false;    ///< a VOID goes out instead (MR-CPSN-024)
+  bool sent = false;      ///< at least once
+  bool repaired = false;  ///< more than once
+  bool copied = false;    ///< an idle copy was sent (MR-LOSS-061)
 };
 
 struct SendChunk {
@@ -43,8 +43,12 @@ struct SendChunk {
 class SendWindow {
  public:
   SendWindow(Slab<SendChunk>& chunks, uint32_t window, uint32_t start)
-      : chunks_(&chunks), table_(2 * window / kChunkEntries, kNone),
-        slot_mask_(2 * window / kChunkEntries - 1), una_(start), next_(start), window_(window) {}
+      : chunks_(&chunks),
+        table_(2 * window / kChunkEntries, kNone),
+        slot_mask_(2 * window / kChunkEntries - 1),
+        una_(start),
+        next_(start),
+        window_(window) {}
   ~SendWindow() {
     for (const uint32_t c : table_) {
       if (c != kNone) chunks_->release(c);
@@ -128,9 +132,7 @@ class SendWindow {
 
  private:
   static constexpr uint32_t kNone = Slab<SendChunk>::kNone;
-  uint32_t slot(uint32_t cpsn) const {
-    return (cpsn / kChunkEntries) & slot_mask_;
-  }
+  uint32_t slot(uint32_t cpsn) const { return (cpsn / kChunkEntries) & slot_mask_; }
 
   Slab<SendChunk>* chunks_;
   std::vector<uint32_t> table_;

@@ -292,7 +292,8 @@ class Engine::Impl {
         remove(index);
         continue;
       }
-      // Its deadline is computed when it was asked for packets: until then next_deadline() is "now".
+      // Its deadline is computed when it was asked for packets: until then next_deadline() is
+      // "now".
       make_ready(index);
     }
   }

@@ -65,6 +65,7 @@ bool PathSender::settle_in_order(Time now, const wire::AckPacket& ack, Listener&
   const SentWindow& w = window_records();
   const uint32_t una = una_;
   const uint32_t count = ack.f.base - una;
+  if (settings_->whole_runs == 0) return false;
   if (count == 0 || count > kMapBits || ack.map.any() || (w.lost | w.gap).any()) return false;
   const Bitmap256 range = Bitmap256::range(una, count);
   if (!((w.outstanding & range) == range)) return false;
@@ -108,12 +109,14 @@ void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refus
       const uint32_t seq = una + static_cast<uint32_t>(word * 64 + at);
       uint32_t done = 1;
       const int usual = std::countr_one(plain.raw(word) >> at);
-      if (usual > 0) {
+      if (usual > 0 && settings_->whole_runs != 0) {
         done = settle_run(now, seq, static_cast<uint32_t>(usual), listener, out);
       } else {
         settle_one(now, seq, refused.test(seq), listener, out);
       }
-      bits = static_cast<uint32_t>(at) + done == 64 ? 0 : bits & (~0ull << (at + static_cast<int>(done)));
+      bits = static_cast<uint32_t>(at) + done == 64
+                 ? 0
+                 : bits & (~0ull << (at + static_cast<int>(done)));
     }
   }
   out.answered = true;
@@ -319,8 +322,7 @@ void PathSender::drain_old_epochs(Time, Listener& listener) {
   if (window_index_ == Slab<SentWindow>::kNone || seq_le(high_, epoch_start_)) return;
   if (seq_ge(una_, epoch_start_)) return;
   const uint32_t una = una_;
-  const Bitmap256 old =
-      window_records().outstanding & Bitmap256::range(una, epoch_start_ - una);
+  const Bitmap256 old = window_records().outstanding & Bitmap256::range(una, epoch_start_ - una);
   old.for_each_from(una, [&](uint32_t i) { mark_lost(una + ((i - una) & 255), listener, true); });
 }
 

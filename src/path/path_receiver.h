@@ -17,9 +17,9 @@ struct Arrival {
   uint32_t stamp = 0;
   uint8_t floor = 0;
   uint8_t epoch = 0;
-  bool refused = false;   ///< the CPSN it carries was refused
-  bool voided = false;    ///< and that by a VOID
-  bool ack_now = false;   ///< AR flag, probe, LAST
+  bool refused = false;  ///< the CPSN it carries was refused
+  bool voided = false;   ///< and that by a VOID
+  bool ack_now = false;  ///< AR flag, probe, LAST
   bool new_refusal = false;
   bool ce = false;
   uint16_t stream = 0;

@@ -174,9 +174,8 @@ void PathSender::on_probe_repeated(Time now) {
   probe_repeated_ = true;
   ++counters.tx_probes;
   ++counters.tx_packets;
-  const auto known = std::find_if(std::begin(probes_), std::end(probes_), [seq](const Probe& p) {
-    return p.seq == seq && p.waiting;
-  });
+  const auto known = std::find_if(std::begin(probes_), std::end(probes_),
+                                  [seq](const Probe& p) { return p.seq == seq && p.waiting; });
   if (known == std::end(probes_)) add_probe(now, seq);
   arm_next_probe(now);
 }
@@ -352,7 +351,8 @@ void PathSender::become_good(bool restart_window) {
   dead_probes_ = 0;
   dead_interval_ = nanoseconds(settings_->dead_probe_min);
   if (restart_window) {
-    window_.restart({.minimum = settings_->max_payload, .maximum = settings_->max_path_window,
+    window_.restart({.minimum = settings_->max_payload,
+                     .maximum = settings_->max_path_window,
                      .packet = settings_->max_payload});
   }
 }

@@ -34,10 +34,10 @@ struct SentRecord {
 
 /// The records of a path that has something unresolved; from a slab of the engine.
 struct SentWindow {
-  Bitmap256 outstanding;  ///< sent, fate unknown, counted as in flight
-  Bitmap256 gap;          ///< an ACK showed a later packet of the same epoch
-  Bitmap256 lost;         ///< judged lost, not resolved yet
-  Bitmap256 resent;       ///< of the lost: its CPSN was sent again
+  Bitmap256 outstanding;         ///< sent, fate unknown, counted as in flight
+  Bitmap256 gap;                 ///< an ACK showed a later packet of the same epoch
+  Bitmap256 lost;                ///< judged lost, not resolved yet
+  Bitmap256 resent;              ///< of the lost: its CPSN was sent again
   SentRecord records[kMapBits];  ///< valid where a bit is set
 
   void clear() {
@@ -52,8 +52,12 @@ class Listener {
  public:
   /// `count` packets from `first_seq` on arrived as they should: outstanding, neither refused nor
   /// judged late. Their records stand in the ring `records`; `bytes` is what they weigh together.
-  virtual void on_delivered_run(uint8_t path, uint32_t first_seq, uint32_t count, uint32_t bytes,
-                                const SentRecord* records) = 0;
+  virtual void on_delivered_run(uint8_t path, uint32_t first_seq, uint32_t count, uint32_t,
+                                const SentRecord* records) {
+    for (uint32_t seq = first_seq; seq != first_seq + count; ++seq) {
+      on_delivered(path, seq, records[seq % kMapBits], false, false);
+    }
+  }
   /// `was_lost`: it had been judged lost before (spurious judgement).
   virtual void on_delivered(uint8_t path, uint32_t seq, const SentRecord& record, bool refused,
                             bool was_lost) = 0;
@@ -66,14 +70,14 @@ class Listener {
 };
 
 struct AckOutcome {
-  bool valid = true;         ///< false: it acknowledges what was never sent
-  bool answered = false;     ///< a probe was answered, or new packets acknowledged
-  bool recovered = false;    ///< the path became GOOD by it
-  bool newer = false;        ///< not overtaken by a later ACK of this path
-  bool fresh = false;        ///< something sent less than 0.5 s ago is shown for the first time
+  bool valid = true;       ///< false: it acknowledges what was never sent
+  bool answered = false;   ///< a probe was answered, or new packets acknowledged
+  bool recovered = false;  ///< the path became GOOD by it
+  bool newer = false;      ///< not overtaken by a later ACK of this path
+  bool fresh = false;      ///< something sent less than 0.5 s ago is shown for the first time
   uint32_t newly_acked = 0;
   uint32_t spurious = 0;
-  uint16_t padded_acked = 0; ///< IP size of a padded probe that arrived, 0 if none
+  uint16_t padded_acked = 0;  ///< IP size of a padded probe that arrived, 0 if none
 };
 
 /// What a timer of the path asks for.
@@ -239,19 +243,19 @@ class PathSender {
   bool lost_by_gap_ = false;
   bool rtt_known_ = false;
   bool ack_seen_ = false;
-  bool marks_seen_ = false;  // this fabric marks: loss needs no second meaning
+  bool marks_seen_ = false;      // this fabric marks: loss needs no second meaning
   bool probe_repeated_ = false;  // since the peer's base moved last
   uint8_t epoch_ = 0;
   uint8_t late_count_ = 0;
   uint16_t ce_count_ = 0;
-  uint32_t start_ = 0;       // no base of this generation is below it
+  uint32_t start_ = 0;  // no base of this generation is below it
   uint32_t next_seq_ = 0;
-  uint32_t una_ = 0;         // lowest unresolved
-  uint32_t peer_base_ = 0;   // highest base the peer has shown
-  uint32_t epoch_start_ = 0; // first sequence of the current epoch
-  uint32_t high_ = 0;        // one above the highest acknowledged sequence of the current epoch
-  uint32_t prev_start_ = 0;  // first sequence of the epoch before
-  uint32_t high_old_ = 0;    // one above the highest acknowledged sequence of that epoch
+  uint32_t una_ = 0;          // lowest unresolved
+  uint32_t peer_base_ = 0;    // highest base the peer has shown
+  uint32_t epoch_start_ = 0;  // first sequence of the current epoch
+  uint32_t high_ = 0;         // one above the highest acknowledged sequence of the current epoch
+  uint32_t prev_start_ = 0;   // first sequence of the epoch before
+  uint32_t high_old_ = 0;     // one above the highest acknowledged sequence of that epoch
   uint32_t ack_counter_ = 0;
   uint32_t in_flight_ = 0;
   uint32_t in_flight_packets_ = 0;

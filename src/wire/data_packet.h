@@ -31,7 +31,7 @@ struct DataPacket {
   uint32_t rq_seq = 0;
   uint32_t immediate = 0;  ///< or the key to invalidate
   uint32_t read_length = 0;
-  uint64_t operand = 0;    ///< add, or compare
+  uint64_t operand = 0;  ///< add, or compare
   uint64_t swap = 0;
   uint32_t payload_begin = 0;   ///< header bytes; set by decode
   uint32_t payload_length = 0;  ///< set by decode

@@ -67,13 +67,11 @@ TEST(Hints, ErrorsProbeOnceHoweverManyComeAndAnAnswerEndsTheDoubt) {
   peer.poll();
   const wire::AckPacket answer = round(peer, 1, microseconds(10), 0);
   peer.engine().on_network_hint(peer.now, peer.id(), 0xFF, NetworkHint::kPortUnreachable, 0);
-  peer.engine().on_deadline(peer.now);
-  EXPECT_EQ(probes(peer.poll()), 1u);
+  EXPECT_EQ(probes(peer.run({})), 1u);
   // A host that refuses each probe would otherwise draw the next one at once, without end.
   for (int i = 0; i < 20; ++i) {
     peer.engine().on_network_hint(peer.now, peer.id(), 0xFF, NetworkHint::kPortUnreachable, 0);
-    peer.engine().on_deadline(peer.now);
-    EXPECT_EQ(probes(peer.poll()), 0u);
+    EXPECT_EQ(probes(peer.run({})), 0u);
   }
   EXPECT_TRUE(peer.events().empty());
   wire::AckPacket alive = peer.acknowledge(0, answer.f.base + 1 - peer.engine_start(0));
