@@ -42,4 +42,10 @@ inline constexpr Time kNever{std::numeric_limits<int64_t>::max()};
 
 constexpr Time earlier(Time a, Time b) { return a < b ? a : b; }
 
+/// Short times for records: 64 ns ticks, modulo 2^32 (275 s), the unit of time stamps on the wire.
+constexpr uint32_t ticks(Time t) { return static_cast<uint32_t>(static_cast<uint64_t>(t.ns) >> 6); }
+constexpr Duration since(Time now, uint32_t then) {
+  return nanoseconds(static_cast<int64_t>(ticks(now) - then) << 6);
+}
+
 }  // namespace metaroce

@@ -27,7 +27,6 @@ Settings small() {
   s.max_sends = 256;
   s.max_receives = 256;
   s.max_open_messages = 256;
-  s.max_completions = 1024;
   s.max_active_paths = 64;
   s.paths_per_plane = 2;
   s.timer_tick = 1000;

@@ -11,11 +11,6 @@ namespace {
 
 constexpr Duration kSampleLimit = milliseconds(500);
 
-constexpr uint32_t ticks(Time t) { return static_cast<uint32_t>(static_cast<uint64_t>(t.ns) >> 6); }
-constexpr Duration since(Time now, uint32_t then) {
-  return nanoseconds(static_cast<int64_t>(ticks(now) - then) << 6);
-}
-
 }  // namespace
 
 AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& listener) {

@@ -39,7 +39,6 @@ Settings pair_settings() {
   s.max_sends = 1024;
   s.max_receives = 2048;
   s.max_open_messages = 1024;
-  s.max_completions = 4096;
   s.max_active_paths = 40;
   s.max_retries_queued = 2048;
   s.timer_tick = 100;

@@ -83,6 +83,20 @@ class WirePeer {
     std::copy_n(bytes.data() + placement.payload_begin, placement.length, placement.address);
     return true;
   }
+  /// Hands several packets over in one call, as a driver does; placements are carried out.
+  void give_together(const std::vector<std::vector<std::byte>>& all, Ecn ecn_of_last) {
+    std::vector<engine::RxPacket> rx;
+    for (const auto& bytes : all) {
+      rx.push_back({bytes, Ecn::kEct0, 0, plane_address(0, 1, 50'000)});
+    }
+    rx.back().ecn = ecn_of_last;
+    std::vector<engine::Placement> to(all.size());
+    to.resize(engine_.on_packets(now, rx, to));
+    for (const engine::Placement& p : to) {
+      placements.push_back(p);
+      std::copy_n(all[p.packet].data() + p.payload_begin, p.length, p.address);
+    }
+  }
   template <class Packet>
   bool give(const Packet& packet, uint8_t plane = 0) {
     return give(bytes_of(packet), plane);
