@@ -56,11 +56,12 @@ Connection::~Connection() {
   }
 }
 
-void Connection::event(ConnectionEventKind kind, Status status) {
+void Connection::event(ConnectionEventKind kind, Status status, uint32_t detail) {
   ConnectionEvent e;
   e.kind = kind;
   e.connection = handle_;
   e.status = status;
+  e.detail = detail;
   e.peer = peer_from_;
   // The ring has room for every event a connection can raise; the oldest goes if nobody polls.
   if (shared_.events.full()) shared_.events.pop();

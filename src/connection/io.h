@@ -76,6 +76,8 @@ struct ConnectionEvent {
   ConnectionEventKind kind = ConnectionEventKind::kAccepted;
   ConnectionHandle connection = 0;
   Status status = Status::kOk;
+  /// kClosed: the peer's CLOSE code. kFailed after a REFUSE: its reason 8, TLV 8, versions 16.
+  uint32_t detail = 0;
   SocketAddress peer;
 };
 
