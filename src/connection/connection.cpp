@@ -147,6 +147,7 @@ bool Connection::idle() const {
 }
 
 void Connection::fill_status(ConnectionStatus& out) const {
+  out.state = state_;
   out.peer = peer_from_;
   out.payload = payload_;
   out.window = static_cast<uint32_t>(std::min<uint64_t>(congestion_.bytes(), 0xFFFFFFFFu));

@@ -17,15 +17,6 @@
 
 namespace metaroce::connection {
 
-enum class ConnectionState : uint8_t {
-  kHelloSent,  ///< initiator, waits for ACCEPT
-  kAccepting,  ///< responder, sent ACCEPT, waits for CONFIRM
-  kOpen,
-  kClosing,   ///< our CLOSE is on its way
-  kTimeWait,  ///< closed, still answers repetitions
-  kDead,      ///< may be removed
-};
-
 class Connection final : public path::Listener {
  public:
   Connection(Shared& shared, ConnectionHandle handle);

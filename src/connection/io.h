@@ -116,7 +116,17 @@ struct PathStatus {
   PathCounters counters;
 };
 
+enum class ConnectionState : uint8_t {
+  kHelloSent,  ///< initiator, waits for ACCEPT
+  kAccepting,  ///< responder, sent ACCEPT, waits for CONFIRM
+  kOpen,
+  kClosing,    ///< our CLOSE is on its way
+  kTimeWait,   ///< closed, still answers repetitions
+  kDead,       ///< may be removed
+};
+
 struct ConnectionStatus {
+  ConnectionState state = ConnectionState::kDead;
   SocketAddress peer;
   uint32_t payload = 0;  ///< bytes a full packet carries now
   uint32_t window = 0;   ///< bytes

@@ -185,7 +185,8 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
       if (state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing) {
         close_code_ = packet.value;
         const uint32_t kind = packet.value & 0xFFFF0000u;
-        const bool orderly = kind == wire::close_code::kNormal || kind == wire::close_code::kShutdown;
+        const bool orderly =
+            kind == wire::close_code::kNormal || kind == wire::close_code::kShutdown;
         fail(now, orderly ? Status::kClosed : Status::kPeerFailed, ConnectionEventKind::kClosed);
       }
       return true;
@@ -217,7 +218,7 @@ void Connection::on_probe(Time now, const RxPacket& rx) {
   if (!decoded) return shared_.drop(decoded.error());
   PathSlot* slot = incoming_path(decoded->s);
   if (slot == nullptr) return;
-  // MR-CPSN-004: the CPSN it names was sent, so a made-up one is as far off as that of made-up data.
+  // MR-CPSN-004: the CPSN it names was sent; a made-up one is as far off as that of made-up data.
   if (!filter_->in_range(decoded->s.cpsn)) return shared_.drop(DropReason::kCpsnWindow);
   if (decoded->stream != 0) receiver_.on_credit_asked(decoded->stream);
   note(now, *slot, rx, decoded->s, Fate::kUnseen, true, false, decoded->stream);

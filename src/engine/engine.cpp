@@ -238,6 +238,12 @@ class Engine::Impl {
       touch(known);
       return;
     }
+    // Our own HELLO, sent back by somebody when its answer is long there.
+    const Connection* own = find(hello->own_connection);
+    if (own != nullptr && own->nonce() == hello->nonce &&
+        own->state() != ConnectionState::kHelloSent) {
+      return shared_.drop(DropReason::kNoState);
+    }
     if (past_.contains(now, hello->nonce)) return shared_.drop(DropReason::kNoState);
     if (attempts_ > 0 && on_crossing_hello(now, *hello, rx)) return;
     if (!config_.accept) {

@@ -44,8 +44,9 @@ bool Cookies::check(Time now, const SocketAddress& from, uint64_t nonce,
 }
 
 uint32_t HalfOpenList::of(const SocketAddress& source) const {
-  return static_cast<uint32_t>(std::count_if(
-      entries_.begin(), entries_.end(), [&](const Entry& e) { return e.source.same_host(source); }));
+  return static_cast<uint32_t>(std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    return e.source.same_host(source);
+  }));
 }
 
 void PastNonces::forget_old(Time now) {

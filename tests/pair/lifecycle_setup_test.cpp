@@ -154,8 +154,7 @@ TEST(LifecycleSetup, WhoDoesNotListenSaysSo) {
   net.run_for(milliseconds(1));
   ASSERT_EQ(net.node(a).events.size(), 1u);
   EXPECT_EQ(net.node(a).events[0].status, Status::kRefused);
-  EXPECT_EQ(net.node(a).events[0].detail >> 24,
-            static_cast<uint32_t>(SetupRefusal::kNotListening));
+  EXPECT_EQ(net.node(a).events[0].detail >> 24, static_cast<uint32_t>(SetupRefusal::kNotListening));
 }
 
 TEST(LifecycleSetup, ARefusalForAnotherNonceIsDropped) {
@@ -176,14 +175,14 @@ TEST(LifecycleSetup, AFullListenerIsAskedAgainAndServesWhenAPlaceIsFree) {
   const uint32_t first = net.add(false);
   const uint32_t second = net.add(false);
   const auto h = net.connect(first, server);
-  ASSERT_TRUE(net.run_until(
-      [&] { return net.count(server, ConnectionEventKind::kAccepted) == 1; }, milliseconds(10)));
+  ASSERT_TRUE(net.run_until([&] { return net.count(server, ConnectionEventKind::kAccepted) == 1; },
+                            milliseconds(10)));
   net.connect(second, server);
   net.run_for(milliseconds(5));
   EXPECT_TRUE(net.node(second).events.empty());
   net[first].close(net.now, h, 0);
-  EXPECT_TRUE(net.run_until(
-      [&] { return net.count(second, ConnectionEventKind::kConnected) == 1; }, seconds(2)));
+  EXPECT_TRUE(net.run_until([&] { return net.count(second, ConnectionEventKind::kConnected) == 1; },
+                            seconds(2)));
 }
 
 TEST(LifecycleSetup, HelloAndAcceptCarryAParameterThatMeansNothing) {
@@ -202,7 +201,8 @@ TEST(LifecycleSetup, HelloAndAcceptCarryAParameterThatMeansNothing) {
     ASSERT_EQ(net.count(a, ConnectionEventKind::kConnected), 1u);
     ASSERT_GE(packets.size(), 2u);
     for (size_t i = 0; i < 2; ++i) {
-      for (const uint8_t t : tlv_types(packets[i], i == 0 ? wire::kHelloFixed : wire::kAcceptFixed)) {
+      for (const uint8_t t :
+           tlv_types(packets[i], i == 0 ? wire::kHelloFixed : wire::kAcceptFixed)) {
         if (t >= 0x40 && t < 0x60) kinds.insert(t);
       }
     }
@@ -457,8 +457,8 @@ TEST(LifecycleSetup, CrossingHellosGiveOneConnectionUnderLoss) {
         << seed;
     net.run_for(milliseconds(50));
     // Without loss the two are one; with it a HELLO may come so late that it is no crossing.
-    const auto accepted = net.count(a, ConnectionEventKind::kAccepted) +
-                          net.count(b, ConnectionEventKind::kAccepted);
+    const auto accepted =
+        net.count(a, ConnectionEventKind::kAccepted) + net.count(b, ConnectionEventKind::kAccepted);
     if (seed % 2 != 0) {
       EXPECT_EQ(accepted, 0u) << seed;
     }

@@ -33,8 +33,9 @@ class MiniNet {
     std::vector<engine::Completion> completions;  ///< all so far
     uint64_t placed_bytes = 0;
     uint32_t lives = 0;
-    bool up = true;      ///< false: what comes is lost, what is due is not done
-    bool rejects = true; ///< a host without the process says so (ICMP), when !up
+    bool up = true;       ///< false: what comes is lost, what is due is not done
+    bool frozen = false; ///< the process is stopped: what comes waits in its socket
+    bool rejects = true;  ///< a host without the process says so (ICMP), when !up
   };
 
   explicit MiniNet(Options options) : options_(std::move(options)), rng_(options_.seed) {}
@@ -87,7 +88,7 @@ class MiniNet {
       if (done()) return true;
       Time next = flying_.empty() ? kNever : flying_.top().at;
       for (const Node& n : nodes_) {
-        if (n.up) next = earlier(next, n.engine->next_deadline());
+        if (n.up && !n.frozen) next = earlier(next, n.engine->next_deadline());
       }
       if (next > end) {
         now = end;
@@ -100,9 +101,16 @@ class MiniNet {
         arrive(f);
       }
       for (Node& n : nodes_) {
-        if (n.up && n.engine->next_deadline() <= now) n.engine->on_deadline(now);
+        if (n.up && !n.frozen && n.engine->next_deadline() <= now) n.engine->on_deadline(now);
       }
     }
+  }
+  /// The process goes on: first it reads what waited.
+  void thaw(uint32_t n) {
+    nodes_[n].frozen = false;
+    std::vector<Flying> waited;
+    waited.swap(waiting_);
+    for (const Flying& f : waited) arrive(f);
   }
   void send_raw(uint32_t to, const SocketAddress& from, std::vector<std::byte> bytes) {
     flying_.push({now + options_.delay, ++order_, to, from, std::move(bytes), 0, 0, 0});
@@ -133,6 +141,10 @@ class MiniNet {
 
   void arrive(const Flying& f) {
     Node& n = nodes_[f.to];
+    if (n.up && n.frozen) {
+      waiting_.push_back(f);
+      return;
+    }
     if (!n.up) {
       if (n.rejects && f.sender != 0 && nodes_[f.sender - 1].up) {
         nodes_[f.sender - 1].engine->on_network_hint(now, f.connection, f.path,
@@ -149,7 +161,7 @@ class MiniNet {
 
   void pump(uint32_t index) {
     Node& n = nodes_[index];
-    if (!n.up) return;
+    if (!n.up || n.frozen) return;
     for (size_t used = runs_.size(); used == runs_.size();) {
       used = n.engine->poll_transmit(now, runs_);
       for (size_t i = 0; i < used; ++i) send(index, runs_[i]);
@@ -158,7 +170,8 @@ class MiniNet {
     for (size_t k = 16; k == 16;) {
       k = n.engine->poll_events(events);
       for (size_t i = 0; i < k; ++i) {
-        if (events[i].kind != engine::ConnectionEventKind::kPathsOpen) n.events.push_back(events[i]);
+        if (events[i].kind != engine::ConnectionEventKind::kPathsOpen)
+          n.events.push_back(events[i]);
       }
     }
     engine::Completion done[16];
@@ -178,8 +191,8 @@ class MiniNet {
       bytes.resize(bytes.size() + run.payload_length[i]);
       if (on_packet) on_packet(index, to, bytes);
       if (to == nodes_.size() || rng_.below(100) < options_.loss_percent) continue;
-      const auto extra = static_cast<int64_t>(
-          rng_.below(static_cast<uint64_t>(options_.jitter.ns) + 1));
+      const auto extra =
+          static_cast<int64_t>(rng_.below(static_cast<uint64_t>(options_.jitter.ns) + 1));
       flying_.push({now + options_.delay + nanoseconds(extra), ++order_, to, run.from,
                     std::move(bytes), index + 1, run.connection, run.path});
     }
@@ -190,6 +203,7 @@ class MiniNet {
   std::vector<Node> nodes_;
   std::vector<Spec> specs_;
   std::priority_queue<Flying> flying_;
+  std::vector<Flying> waiting_;
   uint64_t order_ = 0;
   std::vector<engine::TxRun> runs_{8};
 };
