@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Renders states.toml into chapter 9 (between two marks); --check exits 1 when it is not current."""
+"""Renders states.toml into chapter 9 between two marks; --check exits 1 when it is not current."""
 import pathlib
 import sys
 import tomllib

@@ -58,6 +58,18 @@ class Peer:
             if event["event"] in names:
                 return event
 
+    def stays(self, seconds, *never):
+        """For so long there is no such event: idle, or asking one who does not answer."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                event = self.events.get(timeout=left)
+            except queue.Empty:
+                return
+            if event is None or event["event"] in ("lost", *never):
+                raise Failed(f"unexpected: {event}")
+            self.seen.append(event)
+
     def stale(self):
         """Messages of an old connection that it was given, as far as it has told."""
         while True:
@@ -103,7 +115,7 @@ class Scene:
         self.peers.append(self.client)
         self.client.until("working")
         if self.mode == "idle":
-            time.sleep(0.2)  # not to wait for anything: the connection is to be idle for a while
+            self.client.stays(0.2)
         return self
 
     def listen(self):
@@ -172,7 +184,7 @@ def stop(scene):
     begin = time.monotonic()
     scene.server.signal(signal.SIGSTOP)
     took = scene.verdict(begin, ("unresponsive",))
-    time.sleep(max(0.0, begin + 5 - time.monotonic()))  # the length of the stop is the scenario
+    scene.client.stays(begin + 5 - time.monotonic(), "connected")
     again = time.monotonic()
     scene.server.signal(signal.SIGCONT)
     return took, scene.back(again)

@@ -32,8 +32,8 @@ volatile std::sig_atomic_t g_stop = 0;
 double ms() { return static_cast<double>(driver::now().ns) / 1e6; }
 
 void say(const char* event, const std::string& status = "", const std::string& text = "") {
-  std::printf("{\"event\": \"%s\", \"ms\": %.3f, \"status\": \"%s\", \"text\": \"%s\"}\n", event, ms(),
-              status.c_str(), text.c_str());
+  std::printf("{\"event\": \"%s\", \"ms\": %.3f, \"status\": \"%s\", \"text\": \"%s\"}\n", event,
+              ms(), status.c_str(), text.c_str());
   std::fflush(stdout);
 }
 
@@ -127,8 +127,8 @@ int listen(const SocketAddress& at) {
   // Time for CLOSE and its answer; the connections of a dead peer are not waited for.
   const Time end = driver::now() + milliseconds(300);
   while (driver::now() < end) e->wait(milliseconds(20));
-  say("over", std::to_string(accepted), std::to_string(messages) + " messages, " +
-                                            std::to_string(stale) + " stale");
+  say("over", std::to_string(accepted),
+      std::to_string(messages) + " messages, " + std::to_string(stale) + " stale");
   return stale == 0 ? 0 : 1;
 }
 
@@ -291,7 +291,8 @@ int main(int argc, char** argv) {
   if (word == "mass" && argc == 5) {
     return mass(address_of(argv[2], argv[3]), static_cast<uint32_t>(std::atoi(argv[4])));
   }
-  std::fprintf(stderr, "usage: life_peer listen ADDRESS PORT | talk ADDRESS PORT idle|busy | "
-                       "mass ADDRESS PORT COUNT\n");
+  std::fprintf(stderr,
+               "usage: life_peer listen ADDRESS PORT | talk ADDRESS PORT idle|busy | "
+               "mass ADDRESS PORT COUNT\n");
   return 2;
 }

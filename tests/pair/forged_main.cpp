@@ -10,9 +10,9 @@ int main(int argc, char** argv) {
   const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   const auto begin = std::chrono::steady_clock::now();
   const auto r = metaroce::pair::send_forged(count, seed);
-  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                      std::chrono::steady_clock::now() - begin)
-                      .count();
+  const auto ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin)
+          .count();
   const auto u = [](uint64_t v) { return static_cast<unsigned long long>(v); };
   std::printf("forged %llu, dropped %llu, accepted %llu, placements %llu, events %llu\n", u(r.sent),
               u(r.dropped), u(r.sent - r.dropped), u(r.placements), u(r.events));

@@ -356,8 +356,7 @@ TEST(LifecycleEnd, CloseReachesThePeerUnderLoss) {
     Duo d(seed, 20);
     d.net[d.a].close(d.net.now, d.handle, wire::close_code::kNormal);
     if (seed % 2 == 0) {  // both at once
-      d.net[d.b].close(d.net.now, d.net.node(d.b).events[0].connection,
-                       wire::close_code::kNormal);
+      d.net[d.b].close(d.net.now, d.net.node(d.b).events[0].connection, wire::close_code::kNormal);
     }
     EXPECT_TRUE(d.net.run_until(
         [&] {
@@ -400,8 +399,8 @@ TEST(LifecycleEnd, APeerThatDiesDuringCloseDoesNotHoldItUp) {
   Duo d;
   d.net.node(d.b).up = d.net.node(d.b).rejects = false;
   d.net[d.a].close(d.net.now, d.handle, wire::close_code::kNormal);
-  EXPECT_TRUE(d.net.run_until(
-      [&] { return d.net.count(d.a, ConnectionEventKind::kClosed) == 1; }, seconds(3)));
+  EXPECT_TRUE(d.net.run_until([&] { return d.net.count(d.a, ConnectionEventKind::kClosed) == 1; },
+                              seconds(3)));
   EXPECT_EQ(d.net.node(d.a).events.back().status, Status::kUnresponsive);
   EXPECT_EQ(d.net.count(d.a, ConnectionEventKind::kLost), 0u);
 }

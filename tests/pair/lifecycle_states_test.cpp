@@ -24,10 +24,10 @@ const std::map<std::string, DropReason> kReasons = {
     {"NOT_CONFIRMED", DropReason::kNotConfirmed}};
 
 const std::map<std::string, PacketType> kTypes = {
-    {"ACCEPT", PacketType::kAccept},         {"CONFIRM", PacketType::kConfirm},
-    {"HELLO", PacketType::kHello},           {"ACK", PacketType::kAck},
-    {"ACK_LONG", PacketType::kAckLong},      {"HOST_PROBE", PacketType::kHostProbe},
-    {"PROBE", PacketType::kProbe},           {"UNKNOWN_CONNECTION", PacketType::kUnknownConnection}};
+    {"ACCEPT", PacketType::kAccept},    {"CONFIRM", PacketType::kConfirm},
+    {"HELLO", PacketType::kHello},      {"ACK", PacketType::kAck},
+    {"ACK_LONG", PacketType::kAckLong}, {"HOST_PROBE", PacketType::kHostProbe},
+    {"PROBE", PacketType::kProbe},      {"UNKNOWN_CONNECTION", PacketType::kUnknownConnection}};
 
 /// A connection in one of the states, and the packets that are right for it.
 class Subject {
@@ -89,9 +89,7 @@ class Subject {
     p.give(bytes, 0, Ecn::kEct0, wire::kBasePort);
     return p.run(nanoseconds(1));
   }
-  uint64_t dropped(DropReason r) const {
-    return p.dropped(r) - before_[static_cast<size_t>(r)];
-  }
+  uint64_t dropped(DropReason r) const { return p.dropped(r) - before_[static_cast<size_t>(r)]; }
   uint64_t dropped_in_all() const {
     uint64_t n = 0;
     for (size_t i = 0; i < before_.size(); ++i) n += dropped(static_cast<DropReason>(i));
@@ -104,12 +102,18 @@ class Subject {
     if (id == 0) id = made_;
     if (id == 0 || !p.engine().connection_status(id, s)) return "none";
     switch (s.state) {
-      case ConnectionState::kHelloSent: return "hello_sent";
-      case ConnectionState::kAccepting: return "half_open";
-      case ConnectionState::kOpen: return "open";
-      case ConnectionState::kClosing: return "closing";
-      case ConnectionState::kTimeWait: return "time_wait";
-      case ConnectionState::kDead: return "none";
+      case ConnectionState::kHelloSent:
+        return "hello_sent";
+      case ConnectionState::kAccepting:
+        return "half_open";
+      case ConnectionState::kOpen:
+        return "open";
+      case ConnectionState::kClosing:
+        return "closing";
+      case ConnectionState::kTimeWait:
+        return "time_wait";
+      case ConnectionState::kDead:
+        return "none";
     }
     return "?";
   }
@@ -177,7 +181,8 @@ class Subject {
       return WirePeer::bytes_of(h);
     }
     if (kind == "CONFIRM") {
-      if (state_ == "half_open" || state_ == "open_responder") return WirePeer::bytes_of(p.confirm());
+      if (state_ == "half_open" || state_ == "open_responder")
+        return WirePeer::bytes_of(p.confirm());
       return WirePeer::bytes_of(wire::ConfirmPacket{id_, 1});
     }
     if (kind == "HOST_PROBE") return WirePeer::bytes_of(wire::HostProbePacket{true, 9});
