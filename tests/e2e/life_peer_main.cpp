@@ -90,8 +90,8 @@ int listen(const SocketAddress& at) {
   o.port = at.port;
   o.accept = true;
   o.settings.max_connections = 1200;
-  o.settings.max_receives = 65536;
-  o.settings.max_active_paths = 16384;
+  o.settings.max_receives = 32768;
+  o.settings.max_active_paths = 4096;
   const auto e = open_endpoint(o);
   std::map<ConnectionHandle, Inbox> inboxes;
   say("ready", std::to_string(e->port()));
@@ -266,7 +266,11 @@ int mass(const SocketAddress& peer, uint32_t count) {
       }
     }
     for (size_t n = e->poll(list); n > 0; n = e->poll(list)) {
-      for (size_t i = 0; i < n; ++i) (list[i].status == Status::kOk ? done : failed)++;
+      for (size_t i = 0; i < n; ++i) if (list[i].status == Status::kOk) {
+          ++done;
+        } else if (failed++ == 0) {
+          say("failed", to_string(list[i].status), "a message");
+        }
     }
   }
   char text[160];
