@@ -312,6 +312,7 @@ bool Connection::has_way_around(uint8_t plane) const {
 
 void Connection::reopen_plane(Time now, uint8_t plane) {
   current_time_ = now;
+  survey_due_ = true;
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     path::PathSender& tx = paths_[i]->tx;
     if (tx.plane != plane || peer_[plane].family == 0) continue;

@@ -46,6 +46,7 @@ class Engine::Impl {
 
   size_t on_packets(Time now, std::span<const RxPacket> packets, std::span<Placement> placements) {
     MR_ASSERT(placements.size() >= packets.size());
+    called_at_ = now;
     size_t placed = 0;
     Connection* running = nullptr;
     for (size_t i = 0; i < packets.size(); ++i) {
@@ -375,6 +376,7 @@ class Engine::Impl {
   // --- time ---
 
   void on_deadline(Time now) {
+    called_at_ = now;
     while (!deadlines_.empty() && deadlines_.earliest() <= now) {
       const uint32_t index = deadlines_.earliest_index();
       Connection& c = *table_[index];
@@ -447,7 +449,7 @@ class Engine::Impl {
       Connection& c = *table_[index];
       note_stage(c);
       if (c.state() == ConnectionState::kDead) {
-        if (c.is_responder()) past_.add(now, c.peer_nonce());
+        if (c.is_responder()) past_.add(called_at_, c.peer_nonce());
         remove(index);
         continue;
       }
@@ -526,6 +528,7 @@ class Engine::Impl {
   uint32_t next_poll_ = 0;
   enum class Stage : uint8_t { kOther, kAsking, kAccepting };
   std::vector<Stage> stage_;
+  Time called_at_{0};  ///< of the newest on_packets or on_deadline
   uint32_t used_ = 0;
   uint32_t attempts_ = 0;
   uint32_t accepting_ = 0;
@@ -641,7 +644,7 @@ void Engine::set_local_address(Time now, uint8_t plane, const SocketAddress& add
     impl_->table_[i]->on_local_address(now, plane, address.family != 0);
     impl_->touch(i);
   }
-  impl_->settle_touched(now);
+  impl_->settle_touched();
 }
 
 bool Engine::change_port(Time now, ConnectionHandle handle, uint8_t path, uint16_t port) {
