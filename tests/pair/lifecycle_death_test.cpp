@@ -276,6 +276,7 @@ TEST(LifecycleEnd, AHintAloneIsNoVerdictWithoutUnansweredProbes) {
   ASSERT_TRUE(p.be_connected());
   p.poll();
   p.engine().on_network_hint(p.now, p.id(), 0, NetworkHint::kPortUnreachable, 0);
+  p.poll();
   // The engine is called again only after the shortened wait: nobody was asked yet.
   p.now = p.now + milliseconds(50);
   p.engine().on_deadline(p.now);
