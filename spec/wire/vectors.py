@@ -254,7 +254,7 @@ def no_form():
     out = [invalid("empty", None, b"", "TOO_SHORT"),
            invalid("one byte", None, b"\x01", "TOO_SHORT"),
            invalid("seven bytes", None, data[:7], "TOO_SHORT")]
-    for number in (0, 15, 32, 63):
+    for number in (0, 16, 32, 63):
         out.append(invalid(f"type {number}", None, bytes([number]) + data[1:], "BAD_TYPE"))
     for form in (TABLE.packet("WRITE"), TABLE.packet("RESET")):
         data = form.encode(mixed(form))

@@ -14,6 +14,7 @@
 #include "driver/udp/udp_driver.h"
 #include "engine/engine.h"
 #include "telemetry/recorded_engine.h"
+#include "wire/types.h"
 
 namespace metaroce::api {
 namespace {
@@ -34,6 +35,25 @@ int64_t wall_clock_ns() {
   timespec t{};
   ::clock_gettime(CLOCK_REALTIME, &t);
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+std::string versions_text(uint32_t mask) {
+  std::string text;
+  for (uint32_t v = 0; v < 16; ++v) {
+    if ((mask >> v & 1) != 0) text += (text.empty() ? "" : ", ") + std::to_string(v);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string mismatch_text(uint32_t detail) {
+  char type[8];
+  std::snprintf(type, sizeof type, "0x%02x", detail >> 16 & 0xFF);
+  if (static_cast<wire::SetupRefusal>(detail >> 24) == wire::SetupRefusal::kCriticalTlv) {
+    return std::string("does not understand the required parameter ") + type +
+           ", or asks for one that this side does not understand; update the older side";
+  }
+  return "speaks no common version of the protocol: this side speaks version 0, the peer " +
+         versions_text(detail & 0xFFFF) + "; update the older side";
 }
 
 uint64_t system_seed() {
@@ -170,11 +190,23 @@ bool Endpoint::take_event(ConnectionHandle connection, ConnectionEventKind kind,
   return true;
 }
 
-Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration timeout) const {
+Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration timeout,
+                              uint32_t detail) const {
+  const auto refusal = static_cast<wire::SetupRefusal>(detail >> 24);
   const std::string who = driver::to_string(peer) + " (UDP port " + std::to_string(peer.port) + ")";
   const std::string port = std::to_string(peer.port);
   switch (status) {
     case Status::kRefused:
+      if (refusal == wire::SetupRefusal::kNotListening) {
+        return {status, ECONNREFUSED,
+                who + " refused: an endpoint runs there, but it accepts no connections; check that "
+                      "the address names the receiver and not another sender"};
+      }
+      if (refusal == wire::SetupRefusal::kNoRoom) {
+        return {status, ECONNREFUSED,
+                who + " refused: all its connections are taken, for " + in_seconds(timeout) +
+                    "; close some there or raise its setting max_connections"};
+      }
       return {status, ECONNREFUSED,
               who + " refused: nothing listens there, or a firewall rejects UDP port " + port +
                   "; check that the receiver runs and uses this port"};
@@ -184,8 +216,7 @@ Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration
                   " is unreachable: the network reports no way there; check the address, the "
                   "route and the interface"};
     case Status::kMismatch:
-      return {status, EPROTO,
-              who + " speaks no common version of the protocol; update the older side"};
+      return {status, EPROTO, who + " " + mismatch_text(detail)};
     case Status::kFull:
       return {status, ENOMEM, who + ": no free connection (setting max_connections)"};
     case Status::kUnresponsive:
@@ -215,7 +246,7 @@ Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddres
         take_event(*handle, ConnectionEventKind::kLost, event) ||
         take_event(*handle, ConnectionEventKind::kClosed, event)) {
       const Status status = event.status == Status::kOk ? Status::kClosed : event.status;
-      return unexpected(connect_error(peer[0], status, driver::now() - begin));
+      return unexpected(connect_error(peer[0], status, driver::now() - begin, event.detail));
     }
     const Time t = driver::now();
     if (t >= end) {
@@ -234,6 +265,11 @@ Expected<ConnectionHandle, Error> Endpoint::start_connect(std::span<const Socket
   const auto handle = tapped().connect(driver::now(), request);
   if (!handle) return unexpected(connect_error(peer[0], handle.error(), {}));
   return *handle;
+}
+
+Error Endpoint::failure(const ConnectionEvent& event) const {
+  return connect_error(event.peer, event.status,
+                       nanoseconds(options_.settings.connect_timeout), event.detail);
 }
 
 Expected<Peer, Error> Endpoint::accept(Duration timeout) {
@@ -368,22 +404,26 @@ void Endpoint::set_plane_dark(uint8_t plane, bool dark) {
 const std::string& Endpoint::buffer_warning() const { return driver_->buffer_warning(); }
 
 std::string describe_loss(const ConnectionEvent& event, Duration death_timeout) {
-  const std::string who = driver::to_string(event.peer) + " (UDP)";
+  const std::string who =
+      driver::to_string(event.peer) + " (UDP port " + std::to_string(event.peer.port) + ")";
   switch (event.status) {
     case Status::kOk:
-    case Status::kClosed:
-      return who + " closed the connection";
+    case Status::kClosed: return who + " closed the connection";
+    case Status::kPeerFailed:
+      return who + " broke off the connection with code " + std::to_string(event.detail >> 16) +
+             ", application error " + std::to_string(event.detail & 0xFFFF) +
+             "; its own output says why";
     case Status::kUnresponsive:
       return who + " stopped answering: no progress and no probe answered on any plane for " +
              in_seconds(death_timeout) +
              "; the process may be gone, the host down, or the network cut";
     case Status::kUnreachable:
-      return who + " became unreachable: the network reports no way there";
-    case Status::kRefused:
-      return who + " is gone: its host says that nothing listens on UDP port " +
-             std::to_string(event.peer.port) + " any more";
-    default:
-      return who + ": " + metaroce::to_string(event.status);
+      return who + " became unreachable: the network reports no way there; check the addresses, "
+                   "the links and the routes of both hosts";
+    case Status::kPeerGone:
+      return who + " is gone: its host answers, but the process has ended or was restarted and "
+                   "knows nothing of this connection; check the process there, then connect again";
+    default: return who + ": " + metaroce::to_string(event.status);
   }
 }
 

@@ -93,6 +93,8 @@ class Endpoint {
   Expected<ConnectionHandle, Error> connect(std::span<const SocketAddress> peer, Duration timeout);
   /// Asks and does not wait: kConnected or kFailed follows as an event.
   Expected<ConnectionHandle, Error> start_connect(std::span<const SocketAddress> peer);
+  /// What an event kFailed of start_connect() means, in one line.
+  Error failure(const ConnectionEvent& event) const;
   /// Waits for a peer that connects; kUnresponsive after `timeout`.
   Expected<Peer, Error> accept(Duration timeout);
   /// Flushes what is posted and tells the peer. The event kClosed follows.
@@ -138,7 +140,8 @@ class Endpoint {
   void block(Duration timeout);
 
   /// What a failed set-up means, in one line that names the peer and what to check.
-  Error connect_error(const SocketAddress& peer, Status status, Duration timeout) const;
+  Error connect_error(const SocketAddress& peer, Status status, Duration timeout,
+                      uint32_t detail = 0) const;
 
   bool connection_status(ConnectionHandle connection, ConnectionStatus& out) const;
   size_t path_status(ConnectionHandle connection, std::span<PathStatus> out) const;

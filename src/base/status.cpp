@@ -20,6 +20,7 @@ const char* to_string(Status status) {
     case Status::kPeerFailed: return "peer failed";
     case Status::kFlushed: return "flushed";
     case Status::kClosed: return "closed";
+    case Status::kPeerGone: return "peer gone";
     case Status::kCount: break;
   }
   return "?";

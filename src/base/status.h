@@ -21,9 +21,10 @@ enum class Status : uint8_t {
   kAccess,          ///< key, bounds or rights do not allow it
   kLength,          ///< message longer than the receive buffer
   kUnsupported,
-  kPeerFailed,      ///< the peer reported an error of its own
+  kPeerFailed,      ///< the peer reported an error of its own, or broke off
   kFlushed,         ///< ended because an earlier operation failed or the connection closed
   kClosed,
+  kPeerGone,        ///< the peer's process is gone or was restarted: it knows nothing of us
   kCount
 };
 

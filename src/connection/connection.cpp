@@ -56,11 +56,12 @@ Connection::~Connection() {
   }
 }
 
-void Connection::event(ConnectionEventKind kind, Status status) {
+void Connection::event(ConnectionEventKind kind, Status status, uint32_t detail) {
   ConnectionEvent e;
   e.kind = kind;
   e.connection = handle_;
   e.status = status;
+  e.detail = detail;
   e.peer = peer_from_;
   // The ring has room for every event a connection can raise; the oldest goes if nobody polls.
   if (shared_.events.full()) shared_.events.pop();
@@ -146,6 +147,7 @@ bool Connection::idle() const {
 }
 
 void Connection::fill_status(ConnectionStatus& out) const {
+  out.state = state_;
   out.peer = peer_from_;
   out.payload = payload_;
   out.window = static_cast<uint32_t>(std::min<uint64_t>(congestion_.bytes(), 0xFFFFFFFFu));

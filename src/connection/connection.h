@@ -17,15 +17,6 @@
 
 namespace metaroce::connection {
 
-enum class ConnectionState : uint8_t {
-  kHelloSent,  ///< initiator, waits for ACCEPT
-  kAccepting,  ///< responder, sent ACCEPT, waits for CONFIRM
-  kOpen,
-  kClosing,   ///< our CLOSE is on its way
-  kTimeWait,  ///< closed, still answers repetitions
-  kDead,      ///< may be removed
-};
-
 class Connection final : public path::Listener {
  public:
   Connection(Shared& shared, ConnectionHandle handle);
@@ -33,15 +24,28 @@ class Connection final : public path::Listener {
 
   // --- set-up (handshake.cpp) ---
   void start_connect(Time now, const std::vector<SocketAddress>& peer);
-  /// Responder: takes a HELLO that no connection knew.
-  void start_accept(Time now, const wire::HelloPacket& hello, const RxPacket& rx);
-  void on_hello_again(Time now, const RxPacket& rx);
-  /// A packet came before CONFIRM: ours or the peer's answer was lost.
-  void repeat_accept() { accept_due_ = state_ == ConnectionState::kAccepting; }
+  /// Responder: takes a HELLO that no connection knew; `proven`: its source address is no lie.
+  void start_accept(Time now, const wire::HelloPacket& hello, const RxPacket& rx, bool proven);
+  void on_hello_again(Time now, const wire::HelloPacket& hello, const RxPacket& rx);
+  /// The HELLO of the one we ask ourselves wins over ours (MR-CONN-009): we become its responder.
+  void yield_to(Time now, const wire::HelloPacket& hello, const RxPacket& rx);
+  /// Our HELLO and the peer's have the same nonce: a fresh one.
+  void ask_anew(Time now);
+  /// A packet of `bytes` came before CONFIRM: ours or the peer's answer was lost.
+  void repeat_accept(size_t bytes);
   void on_accept(Time now, const wire::HelloPacket& accept, const RxPacket& rx);
-  void on_cookie(Time now, const wire::CookiePacket& cookie);
+  /// An ACCEPT with a critical TLV that we do not understand.
+  void on_foreign_accept(Time now, const wire::HelloHead& head);
+  void on_cookie(Time now, const wire::CookiePacket& cookie, const RxPacket& rx);
   void on_confirm(Time now, const wire::ConfirmPacket& confirm, const RxPacket& rx);
+  void on_refuse(Time now, const wire::RefusePacket& refuse, const RxPacket& rx);
+  uint64_t nonce() const { return nonce_; }
   uint64_t peer_nonce() const { return peer_nonce_; }
+  bool is_responder() const { return !initiator_; }
+  /// This address and port is one that our HELLO goes to.
+  bool asks(const SocketAddress& from) const;
+  /// The host is the peer's, as far as we know.
+  bool knows(const SocketAddress& from) const;
 
   // --- packets of an open connection (receive.cpp) ---
   /// Each returns true when `placement` was filled.
@@ -72,6 +76,8 @@ class Connection final : public path::Listener {
   void on_network_hint(Time now, uint8_t path, NetworkHint hint, uint32_t value);
   void on_plane_state(Time now, uint8_t plane, bool up);
   bool change_port(Time now, uint8_t path, uint16_t port);
+  /// Shared::local of this plane has changed, or is gone (`present` false).
+  void on_local_address(Time now, uint8_t plane, bool present);
 
   // --- work (connection.cpp) ---
   Status post(const WorkRequest& request);
@@ -158,7 +164,8 @@ class Connection final : public path::Listener {
   void encode_hello(bool accept);
   void send_setup(RunWriter& writer, std::span<const std::byte> bytes, uint8_t plane,
                   const SocketAddress& to);
-  void event(ConnectionEventKind kind, Status status);
+  void event(ConnectionEventKind kind, Status status, uint32_t detail = 0);
+  void begin_asking(Time now);
 
   // paths and planes (planes.cpp)
   void open_other_paths(Time now);
@@ -180,6 +187,9 @@ class Connection final : public path::Listener {
   void check_paths_open();
   void send_port_status(Time now);
   void on_port_status(Time now, const wire::ControlPacket& packet);
+  void on_add_addr(Time now, const wire::ControlPacket& packet);
+  bool has_way_around(uint8_t plane) const;
+  void reopen_plane(Time now, uint8_t plane);
   uint32_t active_paths() const;
   uint16_t take_port();
 
@@ -243,6 +253,9 @@ class Connection final : public path::Listener {
   void setup_timers(Time now);
   void backstop(Time now);
   void keep_alive(Time now);
+  void shorten_verdict(Time now, Status status);
+  bool probes_went_unanswered() const;
+  void die(Time now, Status status);
   Duration smallest_srtt() const;
 
   Shared& shared_;
@@ -257,10 +270,16 @@ class Connection final : public path::Listener {
   bool hello_due_ = false;
   bool accept_due_ = false;
   bool close_sent_ = false;
+  bool called_ = false;          ///< the application asked for this connection
+  bool proven_ = false;          ///< the peer's address answered, so answers may be larger
   uint8_t setup_plane_ = 0;
   uint8_t hello_count_ = 0;
+  uint32_t setup_credit_ = 0;    ///< bytes we may send before the peer's address is proven
+  uint32_t setup_detail_ = 0;    ///< what a REFUSE said: reason 8, TLV 8, versions 16
+  uint32_t close_code_ = 0;      ///< what the peer's CLOSE said
   uint32_t peer_id_ = 0;
   uint64_t nonce_ = 0;
+  uint64_t mac_ = 0;             ///< of the transcript, once both packets are known
   uint64_t peer_nonce_ = 0;
   uint32_t start_seq_ = 0;
   uint32_t start_cpsn_ = 0;
@@ -306,6 +325,8 @@ class Connection final : public path::Listener {
   uint32_t next_path_hint_ = 0;
   uint32_t port_generation_ = 0;
   uint32_t peer_port_generation_ = 0;
+  uint32_t address_generation_ = 0;
+  std::array<uint32_t, kMaxPlanes> peer_address_generation_{};
   uint16_t peer_mask_ = 0xFFFF;
   const wire::AckPacket* current_ack_ = nullptr;  ///< while on_ack runs
   uint32_t newest_refused_ = 0;

@@ -22,18 +22,38 @@ void absorb(SipHash& hash, std::span<const std::byte> packet, size_t fixed) {
 }  // namespace
 
 void Connection::start_connect(Time now, const std::vector<SocketAddress>& peer) {
-  initiator_ = true;
-  state_ = ConnectionState::kHelloSent;
+  initiator_ = called_ = true;
   planes_ = static_cast<uint8_t>(std::min(shared_.local.size(), peer.size()));
   for (size_t i = 0; i < peer.size() && i < kMaxPlanes; ++i) peer_[i] = peer[i];
+  peer_from_ = peer[0];
+  begin_asking(now);
+  setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
+}
+
+void Connection::begin_asking(Time now) {
+  state_ = ConnectionState::kHelloSent;
   nonce_ = shared_.rng.next();
   start_seq_ = shared_.rng.next32();
   start_cpsn_ = shared_.rng.next32();
-  peer_from_ = peer[0];
   encode_hello(false);
   hello_due_ = true;
+  setup_sent_at_ = kNever;
   setup_at_ = now + nanoseconds(shared_.settings.hello_interval);
-  setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
+}
+
+void Connection::ask_anew(Time now) { begin_asking(now); }
+
+bool Connection::asks(const SocketAddress& from) const {
+  return std::any_of(peer_.begin(), peer_.end(), [&](const SocketAddress& a) {
+    return a.family != 0 && a.same_host(from) && a.port == from.port;
+  });
+}
+
+bool Connection::knows(const SocketAddress& from) const {
+  if (peer_from_.same_host(from)) return true;
+  return std::any_of(peer_.begin(), peer_.end(), [&](const SocketAddress& a) {
+    return a.family != 0 && a.same_host(from);
+  });
 }
 
 uint8_t Connection::announced_paths() const {
@@ -62,9 +82,20 @@ void Connection::encode_hello(bool accept) {
   p.params.span = static_cast<uint16_t>(s.message_span);
   p.params.inflight_packets = s.inflight_packets;
   p.params.pmtu = pmtu;
+  p.params.versions = shared_.versions;
+  if (accept) {  // MR-CONN-018: the highest that both speak
+    const uint32_t common = p.params.versions & peer_params_.versions;
+    p.params.versions = static_cast<uint16_t>(std::bit_floor(common));
+  }
   std::vector<std::byte>& bytes = accept ? accept_bytes_ : hello_bytes_;
   bytes.resize(wire::kMaxHandshake);
-  bytes.resize(wire::encode(p, bytes.data()));
+  const size_t length = wire::encode(p, bytes.data());
+  // MR-CONN-015: peers that stumble over what they do not know shall do so today.
+  std::array<std::byte, 16> noise;
+  for (std::byte& b : noise) b = static_cast<std::byte>(shared_.rng.next32());
+  const auto type = static_cast<uint8_t>(wire::tlv::kGrease + shared_.rng.below(32));
+  const std::span<const std::byte> value(noise.data(), shared_.rng.below(noise.size() + 1));
+  bytes.resize(wire::set_tlv(bytes.data(), length, type, value));
 }
 
 void Connection::remember_peer(const wire::HelloPacket& packet, const RxPacket& rx) {
@@ -107,26 +138,49 @@ void Connection::create_tables(uint32_t peer_cpsn) {
   congestion_.start(uint64_t{shared_.settings.first_flight} * planes_);
 }
 
-void Connection::start_accept(Time now, const wire::HelloPacket& hello, const RxPacket& rx) {
+void Connection::start_accept(Time now, const wire::HelloPacket& hello, const RxPacket& rx,
+                              bool proven) {
   state_ = ConnectionState::kAccepting;
+  proven_ = proven;
+  setup_credit_ = static_cast<uint32_t>(rx.bytes.size());
   remember_peer(hello, rx);
   hello_bytes_.assign(rx.bytes.begin(), rx.bytes.end());
   nonce_ = shared_.rng.next();
   start_seq_ = shared_.rng.next32();
   start_cpsn_ = shared_.rng.next32();
   encode_hello(true);
+  mac_ = transcript_mac();
   create_tables(hello.start_cpsn);
   accept_due_ = true;
-  setup_at_ = now + nanoseconds(shared_.settings.hello_interval);
   setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
 }
 
-void Connection::on_hello_again(Time, const RxPacket& rx) {
-  if (initiator_ || state_ != ConnectionState::kAccepting) return;
+void Connection::yield_to(Time now, const wire::HelloPacket& hello, const RxPacket& rx) {
+  const Time give_up = setup_give_up_;
+  initiator_ = false;
+  hello_due_ = false;
+  setup_sent_at_ = setup_at_ = kNever;
+  // The program waits for this handle, whoever asked first: it lives on as the responder's.
+  start_accept(now, hello, rx, false);
+  setup_give_up_ = give_up;
+}
+
+void Connection::on_hello_again(Time, const wire::HelloPacket& hello, const RxPacket& rx) {
+  if (state_ != ConnectionState::kAccepting || hello.own_connection != peer_id_) {
+    return shared_.drop(wire::DropReason::kNoState);
+  }
   // MR-CONN-004: the same answer, to where this copy came from.
+  if (!peer_from_.same_host(rx.from)) proven_ = false;
   peer_from_ = rx.from;
   setup_plane_ = rx.plane;
-  accept_due_ = true;
+  repeat_accept(rx.bytes.size());
+}
+
+void Connection::repeat_accept(size_t bytes) {
+  if (state_ != ConnectionState::kAccepting) return;
+  setup_credit_ += static_cast<uint32_t>(std::min<size_t>(bytes, 4096));
+  // MR-CONN-006: an address that has proven nothing never gets more than came from it.
+  accept_due_ = accept_due_ || proven_ || setup_credit_ >= accept_bytes_.size();
 }
 
 void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPacket& rx) {
@@ -139,27 +193,54 @@ void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPa
   }
   // MR-CONN-023
   if (state_ != ConnectionState::kHelloSent) return shared_.drop(wire::DropReason::kNoState);
-  if ((accept.params.versions & 1) == 0) {
+  if ((accept.params.versions & shared_.versions) == 0) {
+    setup_detail_ = static_cast<uint32_t>(wire::SetupRefusal::kVersion) << 24 |
+                    accept.params.versions;
     return fail(now, Status::kMismatch, ConnectionEventKind::kFailed);
   }
   remember_peer(accept, rx);
   accept_bytes_.assign(rx.bytes.begin(), rx.bytes.end());
+  mac_ = transcript_mac();
   create_tables(accept.start_cpsn);
   confirm_due_ = true;
   announce_acks_ = true;
   become_open(now, ConnectionEventKind::kConnected);  // MR-CONN-001
 }
 
-void Connection::on_cookie(Time now, const wire::CookiePacket& cookie) {
+void Connection::on_foreign_accept(Time now, const wire::HelloHead& head) {
+  if (state_ != ConnectionState::kHelloSent || head.echoed_nonce != nonce_) return;
+  setup_detail_ = static_cast<uint32_t>(wire::SetupRefusal::kCriticalTlv) << 24 |
+                  uint32_t{head.unknown_tlv} << 16;
+  fail(now, Status::kMismatch, ConnectionEventKind::kFailed);
+}
+
+void Connection::on_refuse(Time now, const wire::RefusePacket& refuse, const RxPacket&) {
+  // The nonce shows that it comes from one who read our HELLO.
+  if (state_ != ConnectionState::kHelloSent || refuse.nonce != nonce_) {
+    return shared_.drop(wire::DropReason::kNoState);
+  }
+  setup_detail_ =
+      uint32_t{refuse.reason} << 24 | uint32_t{refuse.detail} << 16 | refuse.versions;
+  switch (static_cast<wire::SetupRefusal>(refuse.reason)) {
+    case wire::SetupRefusal::kVersion:
+    case wire::SetupRefusal::kCriticalTlv:
+      return fail(now, Status::kMismatch, ConnectionEventKind::kFailed);
+    case wire::SetupRefusal::kNoRoom:
+      setup_hint_ = Status::kRefused;  // a place may become free: the next HELLO asks again
+      return;
+    default:
+      return fail(now, Status::kRefused, ConnectionEventKind::kFailed);
+  }
+}
+
+void Connection::on_cookie(Time now, const wire::CookiePacket& cookie, const RxPacket&) {
   if (state_ != ConnectionState::kHelloSent || cookie.nonce != nonce_) {
     return shared_.drop(wire::DropReason::kNoState);
   }
-  auto hello = wire::decode_hello(hello_bytes_);
-  MR_ASSERT(hello.has_value());
-  hello->params.has_cookie = true;
-  hello->params.cookie = cookie.cookie;
+  const size_t length = hello_bytes_.size();
   hello_bytes_.resize(wire::kMaxHandshake);
-  hello_bytes_.resize(wire::encode(*hello, hello_bytes_.data()));
+  hello_bytes_.resize(
+      wire::set_tlv(hello_bytes_.data(), length, wire::tlv::kCookie, cookie.cookie));
   hello_due_ = true;
   setup_at_ = now + nanoseconds(shared_.settings.hello_interval);
 }
@@ -176,7 +257,7 @@ uint64_t Connection::transcript_mac() const {
 
 void Connection::on_confirm(Time now, const wire::ConfirmPacket& confirm, const RxPacket& rx) {
   if (state_ != ConnectionState::kAccepting) return shared_.drop(wire::DropReason::kNoState);
-  if (confirm.mac != transcript_mac()) {  // MR-CONN-012
+  if (confirm.mac != mac_) {  // MR-CONN-012
     return shared_.drop(wire::DropReason::kBadField);
   }
   // The plane that works both ways is the one the initiator chose.
@@ -186,7 +267,7 @@ void Connection::on_confirm(Time now, const wire::ConfirmPacket& confirm, const 
     peer_[setup_plane_] = rx.from;
     if (service != 0) peer_[setup_plane_].port = service;
   }
-  become_open(now, ConnectionEventKind::kAccepted);
+  become_open(now, called_ ? ConnectionEventKind::kConnected : ConnectionEventKind::kAccepted);
 }
 
 Connection::PathSlot& Connection::add_path() {
@@ -232,6 +313,9 @@ void Connection::measure_setup(Time now) {
 void Connection::become_open(Time now, ConnectionEventKind kind) {
   survey_due_ = true;
   state_ = ConnectionState::kOpen;
+  std::vector<std::byte>().swap(hello_bytes_);  // the MAC is all that is needed of them
+  std::vector<std::byte>().swap(accept_bytes_);
+  accept_due_ = false;
   measure_setup(now);
   setup_at_ = setup_give_up_ = kNever;
   heard_at_ = progress_at_ = now;
@@ -247,7 +331,7 @@ void Connection::become_open(Time now, ConnectionEventKind kind) {
 
 void Connection::fail(Time now, Status status, ConnectionEventKind kind) {
   if (state_ == ConnectionState::kDead || state_ == ConnectionState::kTimeWait) return;
-  event(kind, status);
+  event(kind, status, kind == ConnectionEventKind::kFailed ? setup_detail_ : close_code_);
   drop_all_sends();
   sender_.fail_all(status);
   receiver_.fail_all(status);

@@ -76,6 +76,8 @@ struct ConnectionEvent {
   ConnectionEventKind kind = ConnectionEventKind::kAccepted;
   ConnectionHandle connection = 0;
   Status status = Status::kOk;
+  /// kClosed: the peer's CLOSE code. kFailed after a REFUSE: its reason 8, TLV 8, versions 16.
+  uint32_t detail = 0;
   SocketAddress peer;
 };
 
@@ -114,7 +116,17 @@ struct PathStatus {
   PathCounters counters;
 };
 
+enum class ConnectionState : uint8_t {
+  kHelloSent,  ///< initiator, waits for ACCEPT
+  kAccepting,  ///< responder, sent ACCEPT, waits for CONFIRM
+  kOpen,
+  kClosing,    ///< our CLOSE is on its way
+  kTimeWait,   ///< closed, still answers repetitions
+  kDead,       ///< may be removed
+};
+
 struct ConnectionStatus {
+  ConnectionState state = ConnectionState::kDead;
   SocketAddress peer;
   uint32_t payload = 0;  ///< bytes a full packet carries now
   uint32_t window = 0;   ///< bytes

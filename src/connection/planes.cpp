@@ -303,6 +303,83 @@ void Connection::on_port_status(Time now, const wire::ControlPacket& packet) {
   }
 }
 
+bool Connection::has_way_around(uint8_t plane) const {
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    if (paths_[i]->tx.plane != plane && paths_[i]->tx.is_good()) return true;
+  }
+  return false;
+}
+
+void Connection::reopen_plane(Time now, uint8_t plane) {
+  current_time_ = now;
+  survey_due_ = true;
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    path::PathSender& tx = paths_[i]->tx;
+    if (tx.plane != plane || peer_[plane].family == 0) continue;
+    const bool was_open = tx.state() != path::State::kClosed;
+    const uint32_t last = tx.next_seq();
+    const Duration rtt = tx.srtt().ns > 0 ? tx.srtt() : setup_rtt_;
+    tx.close(*this);  // MR-PATH-017
+    after_state_change(*paths_[i]);
+    stop_pmtu_search(*paths_[i]);
+    // MR-PATH-045
+    const uint32_t far = (1u << 20) + static_cast<uint32_t>(shared_.rng.below(1u << 30));
+    const uint16_t port = was_open ? tx.port : take_port();
+    tx.open(static_cast<uint8_t>(i), plane, last + far, port, path::State::kOpening, rtt);
+    tx.window().start(2 * 1280);
+    tx.pmtu = 0;
+    ++tx.generation;
+    next_open_ = std::min(next_open_, i);
+  }
+  open_waiting_paths();
+}
+
+void Connection::on_local_address(Time now, uint8_t plane, bool present) {
+  if (state_ != ConnectionState::kOpen || plane >= planes_) return;
+  if (!present) {
+    for (uint32_t i = 0; i < tx_paths_; ++i) {
+      PathSlot& slot = *paths_[i];
+      if (slot.tx.plane != plane || !slot.tx.is_open()) continue;
+      if (active_paths() > shared_.settings.min_active_paths) declare_dead(now, slot);
+    }
+  }
+  // MR-CONN-028: without another plane nobody can be told; the peer then hears from us no more.
+  if (!has_way_around(plane)) return;
+  wire::ControlPacket p;  // MR-CONN-026
+  p.opcode = wire::ControlOpcode::kAddAddr;
+  p.generation = ++address_generation_;
+  p.plane = plane;
+  if (present) p.address[0] = shared_.local[plane];
+  queue_control(p, kControlList);
+  if (present) reopen_plane(now, plane);
+}
+
+void Connection::on_add_addr(Time now, const wire::ControlPacket& packet) {
+  // MR-CONN-027: each plane by itself, since controls overtake each other.
+  if (packet.plane >= planes_) return;
+  uint32_t& known = peer_address_generation_[packet.plane];
+  if (seq_le(packet.generation, known)) return;
+  known = packet.generation;
+  const SocketAddress& address = packet.address[0];
+  if (address.family == 0) {
+    for (uint32_t i = 0; i < tx_paths_; ++i) {
+      PathSlot& slot = *paths_[i];
+      if (slot.tx.plane != packet.plane || !slot.tx.is_open()) continue;
+      if (active_paths() > shared_.settings.min_active_paths) declare_dead(now, slot);
+    }
+    return;
+  }
+  SocketAddress& peer = peer_[packet.plane];
+  if (address.family != shared_.local[packet.plane].family || address.is_any()) return;
+  if (peer.same_host(address) && peer.port == address.port) return;
+  // MR-CONN-028: the PATH_OPENs that prove it travel on another plane.
+  if (!has_way_around(packet.plane)) return;
+  const uint32_t scope = peer.scope;
+  peer = address;
+  peer.scope = scope;
+  reopen_plane(now, packet.plane);
+}
+
 bool Connection::change_port(Time now, uint8_t path, uint16_t port) {
   survey_due_ = true;
   if (path >= tx_paths_) return false;

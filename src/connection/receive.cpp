@@ -66,6 +66,10 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
     note(now, *slot, rx, d.s, known, d.last(), false, d.stream);
     return false;
   }
+  if (state_ == ConnectionState::kTimeWait) {  // MR-CONN-031: copies only
+    shared_.drop(DropReason::kNoState);
+    return false;
+  }
   message::Admission admission;
   memory::Target target;
   const Refusal reason = admit(d, admission, target);
@@ -142,6 +146,7 @@ void Connection::on_control(Time now, const RxPacket& rx) {
   if (!filter_->in_range(cpsn)) return shared_.drop(DropReason::kCpsnWindow);
   Fate fate = filter_->lookup(cpsn);
   const bool fresh = fate == Fate::kUnseen;
+  if (fresh && state_ == ConnectionState::kTimeWait) return shared_.drop(DropReason::kNoState);
   if (fresh) {
     fate = execute_control(now, *decoded, rx) ? Fate::kAccepted : Fate::kRefused;
     filter_->decide(cpsn, fate);
@@ -178,11 +183,16 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
       return true;
     case wire::ControlOpcode::kClose:
       if (state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing) {
-        fail(now, Status::kClosed, ConnectionEventKind::kClosed);
+        close_code_ = packet.value;
+        const uint32_t kind = packet.value & 0xFFFF0000u;
+        const bool orderly =
+            kind == wire::close_code::kNormal || kind == wire::close_code::kShutdown;
+        fail(now, orderly ? Status::kClosed : Status::kPeerFailed, ConnectionEventKind::kClosed);
       }
       return true;
     case wire::ControlOpcode::kAddAddr:
-      return true;  // an address only matters once a PATH_OPEN names it
+      on_add_addr(now, packet);
+      return true;
     case wire::ControlOpcode::kKeyUpdate:
     case wire::ControlOpcode::kResponseError:
       return false;
@@ -208,6 +218,8 @@ void Connection::on_probe(Time now, const RxPacket& rx) {
   if (!decoded) return shared_.drop(decoded.error());
   PathSlot* slot = incoming_path(decoded->s);
   if (slot == nullptr) return;
+  // MR-CPSN-004: the CPSN it names was sent; a made-up one is as far off as that of made-up data.
+  if (!filter_->in_range(decoded->s.cpsn)) return shared_.drop(DropReason::kCpsnWindow);
   if (decoded->stream != 0) receiver_.on_credit_asked(decoded->stream);
   note(now, *slot, rx, decoded->s, Fate::kUnseen, true, false, decoded->stream);
 }
@@ -221,6 +233,7 @@ void Connection::on_void(Time now, const RxPacket& rx) {
   if (!filter_->in_range(target)) return shared_.drop(DropReason::kCpsnWindow);
   Fate fate = filter_->lookup(target);
   const bool fresh = fate == Fate::kUnseen;
+  if (fresh && state_ == ConnectionState::kTimeWait) return shared_.drop(DropReason::kNoState);
   if (fresh) {  // MR-CPSN-020
     fate = Fate::kVoided;
     filter_->decide(target, fate);

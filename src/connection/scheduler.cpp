@@ -74,13 +74,14 @@ void Connection::transmit_setup(Time now, RunWriter& writer) {
   if (accept_due_) {
     accept_due_ = false;
     ++hello_count_;
+    setup_credit_ -= std::min(setup_credit_, static_cast<uint32_t>(accept_bytes_.size()));
     setup_sent_at_ = earlier(setup_sent_at_, now);
     send_setup(writer, accept_bytes_, setup_plane_, peer_from_);
   }
   if (confirm_due_ && !writer.full()) {
     confirm_due_ = false;
     std::byte bytes[32];
-    const size_t n = wire::encode(wire::ConfirmPacket{peer_id_, transcript_mac()}, bytes);
+    const size_t n = wire::encode(wire::ConfirmPacket{peer_id_, mac_}, bytes);
     send_setup(writer, {bytes, n}, setup_plane_, peer_[setup_plane_]);
   }
 }

@@ -39,7 +39,10 @@ struct Shared {
     plane_up.fill(true);
   }
 
-  void drop(wire::DropReason reason) { ++drops[static_cast<size_t>(reason)]; }
+  void drop(wire::DropReason reason) {
+    ++drops[static_cast<size_t>(reason)];
+    ++dropped;
+  }
 
   Settings settings;
   std::vector<SocketAddress> local;
@@ -56,7 +59,9 @@ struct Shared {
   uint32_t path_events_missed = 0;
   std::array<bool, kMaxPlanes> plane_up{};
   std::array<uint64_t, static_cast<size_t>(wire::DropReason::kCount)> drops{};
+  uint64_t dropped = 0;  ///< sum of drops
   uint32_t next_port = 0;
+  uint16_t versions = 1;  ///< of the protocol, bit v = version v
 };
 
 }  // namespace metaroce::connection

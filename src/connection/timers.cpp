@@ -38,6 +38,7 @@ void Connection::setup_timers(Time now) {
     if (state_ == ConnectionState::kHelloSent) {
       fail(now, setup_hint_, ConnectionEventKind::kFailed);
     } else if (state_ == ConnectionState::kAccepting) {
+      if (called_) return fail(now, Status::kUnresponsive, ConnectionEventKind::kFailed);
       state_ = ConnectionState::kDead;  // nobody was told of it yet
     }
     setup_at_ = setup_give_up_ = kNever;
@@ -48,11 +49,9 @@ void Connection::setup_timers(Time now) {
     hello_due_ = true;
     const int doublings = std::min<int>(hello_count_, 4);  // MR-CONN-005: to 16 times the first
     setup_at_ = now + nanoseconds(shared_.settings.hello_interval) * (1ll << doublings);
-  } else if (state_ == ConnectionState::kAccepting) {
+  } else {
     // ACCEPT is repeated when a HELLO or a packet of the peer asks for it, never by a timer: a
     // forged source must not draw more than it sent (MR-CONN-006).
-    setup_at_ = kNever;
-  } else {
     setup_at_ = kNever;
   }
 }
@@ -114,7 +113,25 @@ void Connection::keep_alive(Time now) {
   }
 }
 
+bool Connection::probes_went_unanswered() const {
+  // MR-HEALTH-014: never less than two, whatever the hint was.
+  return std::any_of(paths_.begin(), paths_.end(), [](const auto& slot) {
+    return slot->tx.is_open() && slot->tx.unanswered() >= 2;
+  });
+}
+
+void Connection::die(Time now, Status status) {
+  const bool closing = state_ == ConnectionState::kClosing;
+  fail(now, status, closing ? ConnectionEventKind::kClosed : ConnectionEventKind::kLost);
+}
+
 void Connection::on_deadline(Time now) {
+  // A process that was stopped heard nobody and asked nobody: that time is not held against the
+  // peer (MR-LOSS-053).
+  if (deadline_ != kNever && now - deadline_ > milliseconds(100)) {
+    if (expect_since_ != kNever) expect_since_ = now;
+    if (verdict_at_ != kNever) verdict_at_ = verdict_at_ + (now - deadline_);
+  }
   current_time_ = now;
   setup_timers(now);
   if (state_ == ConnectionState::kTimeWait && now >= time_wait_end_) {
@@ -123,12 +140,14 @@ void Connection::on_deadline(Time now) {
   if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) return;
   if (survey_due_ || now >= path_timer_from_ || now >= raise_pmtu_at_) path_timers(now);
   if (now >= verdict_at_) {
-    return fail(now, verdict_status_, ConnectionEventKind::kLost);
+    if (probes_went_unanswered()) return die(now, verdict_status_);
+    verdict_at_ = now + milliseconds(10);
   }
   const Duration death = nanoseconds(shared_.settings.death_timeout);
   // MR-LOSS-051; whoever is heard of is not dead.
   if (expect_since_ != kNever && now - std::max(expect_since_, heard_at_) >= death) {
-    return fail(now, Status::kUnresponsive, ConnectionEventKind::kLost);
+    // What the network said meanwhile is the better reason.
+    return die(now, verdict_at_ != kNever ? verdict_status_ : Status::kUnresponsive);
   }
   if (now >= retry_at_) retry_at_ = kNever;
   backstop(now);
@@ -180,19 +199,23 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
     return;
   }
   if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) return;
+  shorten_verdict(now, status == Status::kRefused ? Status::kPeerGone : status);
+}
+
+void Connection::shorten_verdict(Time now, Status status) {
   // MR-HEALTH-014: it proves nothing; probe now, and wait less long for an answer. Once: every
-  // probe may bring the next hint.
-  if (verdict_at_ != kNever) return;
+  // probe may bring the next hint. Only one that says more than the last counts.
+  if (verdict_at_ != kNever && (verdict_status_ == status || status != Status::kPeerGone)) return;
   survey_due_ = true;
   Duration longest{};
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     paths_[i]->tx.probe_soon(now);
     longest = std::max(longest, paths_[i]->tx.probe_timeout());
   }
-  // Only a host that answers "nobody listens" is believed soon; a way can come back (N01).
+  // Only a host that answers "nobody of that name" is believed soon; a way can come back (N01).
   const Duration soon = std::max(longest * 7, milliseconds(20));
   const Duration death = nanoseconds(shared_.settings.death_timeout);
-  verdict_at_ = now + (status == Status::kRefused ? soon : std::max(soon, death));
+  verdict_at_ = now + (status == Status::kPeerGone ? soon : std::max(soon, death));
   verdict_status_ = status;
 }
 
@@ -207,8 +230,8 @@ bool Connection::on_unknown_connection(Time now, const wire::UnknownConnectionPa
     fail(now, Status::kClosed, ConnectionEventKind::kClosed);
     return true;
   }
-  on_network_hint(now, 0xFF, NetworkHint::kPortUnreachable, 0);
-  verdict_status_ = Status::kPeerFailed;
+  if (state_ != ConnectionState::kOpen) return false;
+  shorten_verdict(now, Status::kPeerGone);
   return true;
 }
 

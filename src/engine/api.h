@@ -14,6 +14,7 @@ using connection::NetworkHint;
 using connection::PathEvent;
 using connection::PathState;
 using connection::PathStatus;
+using connection::ConnectionState;
 using connection::ConnectionStatus;
 using connection::kReceiveBuffer;
 using connection::kRunHeaderBytes;

@@ -4,6 +4,7 @@
 #include "base/deadline_heap.h"
 #include "base/flat_map.h"
 #include "connection/connection.h"
+#include "engine/listener.h"
 
 namespace metaroce::engine {
 
@@ -15,9 +16,8 @@ using wire::PacketType;
 
 namespace {
 
-// A HELLO flood must not fill the table; COOKIE takes over beyond it (MR-CONN-007).
-constexpr uint32_t kMaxHalfOpen = 64;
 constexpr Duration kUnknownInterval = milliseconds(10);  // MR-CONN-021: at most 100 a second
+constexpr uint32_t kMaxReplies = 256;
 
 }  // namespace
 
@@ -33,14 +33,20 @@ class Engine::Impl {
         is_ready_(config_.settings.max_connections, false),
         touched_(config_.settings.max_connections),
         is_touched_(config_.settings.max_connections, false),
-        by_nonce_(config_.settings.max_connections) {
+        by_nonce_(config_.settings.max_connections),
+        stage_(config_.settings.max_connections, Stage::kOther),
+        cookies_(rng.fork("cookie"), nanoseconds(config_.settings.cookie_life)),
+        half_open_(config_.settings.max_half_open),
+        past_(std::clamp(config_.settings.max_connections, 64u, 4096u)) {
     shared_.next_port = config_.first_source_port;
+    shared_.versions = config_.versions;
   }
 
   // --- packets in ---
 
   size_t on_packets(Time now, std::span<const RxPacket> packets, std::span<Placement> placements) {
     MR_ASSERT(placements.size() >= packets.size());
+    called_at_ = now;
     size_t placed = 0;
     Connection* running = nullptr;
     for (size_t i = 0; i < packets.size(); ++i) {
@@ -66,8 +72,13 @@ class Engine::Impl {
         on_unknown(now, *common, packets[i]);
         continue;
       }
+      const uint64_t dropped = shared_.dropped;
       if (dispatch(now, *c, *common, packets[i], placements[placed])) {
         placements[placed++].packet = static_cast<uint32_t>(i);
+      }
+      // Whoever is not the peer must not tell by the answers which ids are in use.
+      if (shared_.dropped != dropped && !c->knows(packets[i].from)) {
+        answer_unknown(now, *common, packets[i]);
       }
       touch(c->handle() >> 16);
       if (c->in_run()) running = c;
@@ -77,15 +88,32 @@ class Engine::Impl {
     return placed;
   }
 
+  /// MR-CONN-023, MR-CONN-014: what spec/states.toml says of sequenced packets and ACKs.
+  DropReason gate(const Connection& c, PacketType type) const {
+    if (type > PacketType::kAckWideRefused) return DropReason::kNone;
+    switch (c.state()) {
+      case ConnectionState::kOpen:
+      case ConnectionState::kClosing:
+        break;
+      case ConnectionState::kTimeWait:
+        // It answers copies, and asks nothing more itself.
+        if (type >= PacketType::kAck || type == PacketType::kProbe) return DropReason::kNoState;
+        break;
+      case ConnectionState::kAccepting:
+        return DropReason::kNotConfirmed;
+      default:
+        return DropReason::kNoState;
+    }
+    // Wide ACKs are only sent to who announced them, and this engine does not.
+    return type >= PacketType::kAckWide ? DropReason::kNoState : DropReason::kNone;
+  }
+
   bool dispatch(Time now, Connection& c, const wire::Common& common, const RxPacket& rx,
                 Placement& placement) {
-    const bool set_up = c.state() == ConnectionState::kOpen ||
-                        c.state() == ConnectionState::kClosing ||
-                        c.state() == ConnectionState::kTimeWait;
-    if (common.type <= PacketType::kAckWideRefused && !set_up) {
-      c.repeat_accept();
-      shared_.drop(c.state() == ConnectionState::kAccepting ? DropReason::kNotConfirmed
-                                                            : DropReason::kNoState);
+    const DropReason closed = gate(c, common.type);
+    if (closed != DropReason::kNone) {
+      if (closed == DropReason::kNotConfirmed) c.repeat_accept(rx.bytes.size());
+      shared_.drop(closed);
       return false;
     }
     switch (common.type) {
@@ -105,20 +133,14 @@ class Engine::Impl {
         c.on_ack(now, rx);
         return false;
       case PacketType::kAccept:
-        return on_setup(now, c, wire::decode_hello(rx.bytes), &Connection::on_accept, rx);
+        return on_accept(now, c, rx);
       case PacketType::kConfirm:
         return on_setup(now, c, wire::decode_confirm(rx.bytes), &Connection::on_confirm, rx);
-      case PacketType::kCookie: {
-        const auto cookie = wire::decode_cookie(rx.bytes);
-        if (cookie) {
-          c.on_cookie(now, *cookie);
-        } else {
-          shared_.drop(cookie.error());
-        }
-        return false;
-      }
+      case PacketType::kCookie:
+        return on_setup(now, c, wire::decode_cookie(rx.bytes), &Connection::on_cookie, rx);
+      case PacketType::kRefuse:
+        return on_setup(now, c, wire::decode_refuse(rx.bytes), &Connection::on_refuse, rx);
       default:
-        // Wide ACKs are only sent to who announced them, and this engine does not.
         shared_.drop(DropReason::kNoState);
         return false;
     }
@@ -136,61 +158,187 @@ class Engine::Impl {
     return false;
   }
 
-  void on_outside(Time now, const wire::Common& common, const RxPacket& rx) {
-    if (common.type == PacketType::kHello) return on_hello(now, rx);
-    if (common.type == PacketType::kUnknownConnection) {
-      const auto packet = wire::decode_unknown_connection(rx.bytes);
-      if (!packet) return shared_.drop(packet.error());
-      // It echoes the id that the peer used; which of our connections speaks to it?
-      for (uint32_t i = 0; i < table_.size(); ++i) {
-        if (table_[i] == nullptr) continue;
-        if (table_[i]->on_unknown_connection(now, *packet)) touch(i);
-      }
-      return;
+  bool on_accept(Time now, Connection& c, const RxPacket& rx) {
+    const auto accept = wire::decode_hello(rx.bytes);
+    wire::HelloHead head;
+    if (!accept && accept.error() == DropReason::kBadTlv &&
+        wire::decode_hello_head(rx.bytes, head) && head.unknown_tlv != 0) {
+      c.on_foreign_accept(now, head);  // MR-CONN-016: the application is told
     }
-    shared_.drop(DropReason::kNoState);
+    return on_setup(now, c, accept, &Connection::on_accept, rx);
+  }
+
+  // --- packets of no connection ---
+
+  void on_outside(Time now, const wire::Common& common, const RxPacket& rx) {
+    switch (common.type) {
+      case PacketType::kHello:
+        return on_hello(now, rx);
+      case PacketType::kHostProbe:
+        return on_host_probe(now, rx);
+      case PacketType::kUnknownConnection: {
+        const auto packet = wire::decode_unknown_connection(rx.bytes);
+        if (!packet) return shared_.drop(packet.error());
+        // It echoes the id that the peer used; which of our connections speaks to it?
+        bool ours = false;
+        for (uint32_t i = 0; i < table_.size(); ++i) {
+          if (table_[i] == nullptr || !table_[i]->on_unknown_connection(now, *packet)) continue;
+          ours = true;
+          touch(i);
+        }
+        if (!ours) shared_.drop(DropReason::kNoState);
+        return;
+      }
+      default:
+        shared_.drop(DropReason::kNoState);
+    }
+  }
+
+  void on_host_probe(Time now, const RxPacket& rx) {
+    const auto probe = wire::decode_host_probe(rx.bytes);
+    if (!probe) return shared_.drop(probe.error());
+    // MR-CONN-024: the same nonce, the same size, at most 100 a second for one source.
+    if (!probe->asks || !host_probes_.allows(now, rx.from)) {
+      return shared_.drop(DropReason::kNoState);
+    }
+    reply(rx, wire::HostProbePacket{false, probe->nonce});
+  }
+
+  void refuse(const RxPacket& rx, wire::SetupRefusal reason, uint8_t detail = 0) {
+    wire::HelloHead head;
+    if (!wire::decode_hello_head(rx.bytes, head)) return;
+    wire::RefusePacket p;  // MR-CONN-019
+    p.connection = head.own_connection;
+    p.nonce = head.nonce;
+    p.reason = static_cast<uint8_t>(reason);
+    p.detail = detail;
+    p.versions = shared_.versions;
+    reply(rx, p);
+  }
+
+  void refuse_undecoded(const RxPacket& rx) {
+    wire::HelloHead head;
+    if (!wire::decode_hello_head(rx.bytes, head) || head.unknown_tlv == 0) return;
+    refuse(rx, wire::SetupRefusal::kCriticalTlv, head.unknown_tlv);  // MR-CONN-016
   }
 
   void on_hello(Time now, const RxPacket& rx) {
     const auto hello = wire::decode_hello(rx.bytes);
-    if (!hello) return shared_.drop(hello.error());
-    if (!config_.accept) return shared_.drop(DropReason::kNoState);
-    // MR-CONN-018
-    if ((hello->params.versions & 1) == 0) return shared_.drop(DropReason::kBadVersion);
+    if (!hello) {
+      shared_.drop(hello.error());
+      if (hello.error() == DropReason::kBadTlv) refuse_undecoded(rx);
+      return;
+    }
+    if ((hello->params.versions & shared_.versions) == 0) {  // MR-CONN-018
+      shared_.drop(DropReason::kBadVersion);
+      return refuse(rx, wire::SetupRefusal::kVersion);
+    }
     const uint32_t known = by_nonce_.find(hello->nonce);
     if (known != FlatMap::kNone) {  // MR-CONN-004
-      table_[known]->on_hello_again(now, rx);
+      table_[known]->on_hello_again(now, *hello, rx);
       touch(known);
       return;
     }
-    if (half_open() >= std::min<size_t>(kMaxHalfOpen, (table_.size() + 1) / 2))
-      return shared_.drop(DropReason::kTableFull);
-    Connection* c = create();
-    if (c == nullptr) return shared_.drop(DropReason::kTableFull);
+    // Our own HELLO, sent back by somebody when its answer is long there.
+    const Connection* own = find(hello->own_connection);
+    if (own != nullptr && own->nonce() == hello->nonce &&
+        own->state() != ConnectionState::kHelloSent) {
+      return shared_.drop(DropReason::kNoState);
+    }
+    if (past_.contains(now, hello->nonce)) return shared_.drop(DropReason::kNoState);
+    if (attempts_ > 0 && on_crossing_hello(now, *hello, rx)) return;
+    if (!config_.accept) {
+      shared_.drop(DropReason::kNoState);
+      return refuse(rx, wire::SetupRefusal::kNotListening);
+    }
+    open_half(now, *hello, rx);
+  }
+
+  /// MR-CONN-009: we ask the one who asks us. True when the HELLO is dealt with.
+  bool on_crossing_hello(Time now, const wire::HelloPacket& hello, const RxPacket& rx) {
+    Connection* lowest = nullptr;
+    for (const auto& c : table_) {
+      if (c == nullptr || c->state() != ConnectionState::kHelloSent || !c->knows(rx.from)) continue;
+      if (!c->asks(rx.from)) continue;
+      if (c->handle() == hello.own_connection && c->nonce() == hello.nonce) return false;  // ours
+      if (lowest == nullptr || c->nonce() < lowest->nonce()) lowest = c.get();
+    }
+    if (lowest == nullptr) return false;
+    touch(lowest->handle() >> 16);
+    if (lowest->nonce() > hello.nonce) {
+      by_nonce_.insert(hello.nonce, lowest->handle() >> 16);
+      lowest->yield_to(now, hello, rx);
+      return true;
+    }
+    shared_.drop(DropReason::kNoState);
+    if (lowest->nonce() == hello.nonce) lowest->ask_anew(now);
+    return true;
+  }
+
+  void open_half(Time now, const wire::HelloPacket& hello, const RxPacket& rx) {
+    const uint32_t half = (static_cast<uint32_t>(table_.size()) + 1) / 2;
+    const bool proven =
+        hello.params.has_cookie && cookies_.check(now, rx.from, hello.nonce, hello.params.cookie);
+    if (!proven) {  // MR-CONN-007: nothing is kept for a HELLO that is answered by COOKIE
+      half_open_.prune([this](uint32_t handle) {
+        const Connection* c = find(handle);
+        return c != nullptr && c->state() == ConnectionState::kAccepting;
+      });
+      const Settings& s = shared_.settings;
+      if (half_open_.size() >= std::min(s.max_half_open, half) ||
+          half_open_.of(rx.from) >= s.max_half_open_source) {
+        return reply(rx, wire::CookiePacket{hello.own_connection, hello.nonce,
+                                            cookies_.make(now, rx.from, hello.nonce)});
+      }
+    }
+    // What is open, and our own attempts, must find room beside those who only ask.
+    Connection* c = accepting_ < half ? create() : nullptr;
+    if (c == nullptr) {
+      shared_.drop(DropReason::kTableFull);
+      return refuse(rx, wire::SetupRefusal::kNoRoom);
+    }
     const uint32_t index = c->handle() >> 16;
-    by_nonce_.insert(hello->nonce, index);
-    c->start_accept(now, *hello, rx);
+    by_nonce_.insert(hello.nonce, index);
+    if (!proven) half_open_.add(c->handle(), rx.from);
+    c->start_accept(now, hello, rx, proven);
+    note_stage(*c);
     touch(index);
   }
 
   void on_unknown(Time now, const wire::Common& common, const RxPacket& rx) {
     shared_.drop(DropReason::kUnknownConnection);
+    answer_unknown(now, common, rx);
+  }
+
+  void answer_unknown(Time now, const wire::Common& common, const RxPacket& rx) {
     // MR-CONN-021: only to packets that a live peer would want answered, and not often.
     if (common.type > PacketType::kVoid || rx.bytes.size() < 32) return;
-    if (now - last_unknown_ < kUnknownInterval || unknown_pending_) return;
+    if (now - last_unknown_ < kUnknownInterval) return;
     last_unknown_ = now;
-    unknown_pending_ = true;
-    unknown_to_ = rx.from;
-    unknown_plane_ = rx.plane;
-    unknown_.word1 = wire::load32(rx.bytes.data() + 4);
-    unknown_.word2 = wire::load32(rx.bytes.data() + 8);
+    wire::UnknownConnectionPacket unknown;
+    unknown.word1 = wire::load32(rx.bytes.data() + 4);
+    unknown.word2 = wire::load32(rx.bytes.data() + 8);
+    reply(rx, unknown);
+  }
+
+  /// Nothing is kept of it but a place in a queue of fixed size; who got no answer asks again.
+  template <class Packet>
+  void reply(const RxPacket& rx, const Packet& packet) {
+    Reply r;
+    r.to = rx.from;
+    r.plane = rx.plane;
+    r.length = static_cast<uint8_t>(wire::encode(packet, r.bytes.data()));
+    MR_DASSERT(r.length <= rx.bytes.size());  // MR-CONN-006
+    replies_.push(r);
   }
 
   // --- packets out ---
 
   size_t poll_transmit(Time now, std::span<TxRun> runs) {
     size_t used = 0;
-    if (unknown_pending_ && used < runs.size()) send_unknown(runs[used++]);
+    for (; !replies_.empty() && used < runs.size(); replies_.pop()) {
+      send_reply(replies_.front(), runs[used++]);
+    }
     const uint32_t turns = ready_.size();
     for (uint32_t i = 0; i < turns && used < runs.size(); ++i) {
       const uint32_t index = ready_.front();
@@ -208,11 +356,10 @@ class Engine::Impl {
     return used;
   }
 
-  void send_unknown(TxRun& run) {
-    unknown_pending_ = false;
-    run.from = shared_.local[unknown_plane_];
-    run.to = unknown_to_;
-    run.plane = unknown_plane_;
+  void send_reply(const Reply& reply, TxRun& run) {
+    run.from = shared_.local[reply.plane];
+    run.to = reply.to;
+    run.plane = reply.plane;
     run.path = 0xFF;
     run.count = 1;
     run.trailer = wire::kCrcBytes;
@@ -220,14 +367,16 @@ class Engine::Impl {
     run.is_data = false;
     run.needs_df = false;
     run.connection = 0;
-    run.header_length[0] = static_cast<uint16_t>(wire::encode(unknown_, run.headers));
+    run.header_length[0] = reply.length;
     run.payload_length[0] = 0;
     run.payload[0] = nullptr;
+    std::copy_n(reply.bytes.begin(), reply.length, run.headers);
   }
 
   // --- time ---
 
   void on_deadline(Time now) {
+    called_at_ = now;
     while (!deadlines_.empty() && deadlines_.earliest() <= now) {
       const uint32_t index = deadlines_.earliest_index();
       Connection& c = *table_[index];
@@ -239,7 +388,7 @@ class Engine::Impl {
   }
 
   Time next_deadline() const {
-    return ready_.empty() && !unknown_pending_ ? deadlines_.earliest() : Time{0};
+    return ready_.empty() && replies_.empty() ? deadlines_.earliest() : Time{0};
   }
 
   // --- tables ---
@@ -252,10 +401,12 @@ class Engine::Impl {
   const Connection* find(uint32_t id) const { return const_cast<Impl*>(this)->find(id); }
 
   Connection* create() {
+    if (used_ == table_.size()) return nullptr;
     for (uint32_t n = 0; n < table_.size(); ++n) {
       const uint32_t index = (next_index_ + n) % static_cast<uint32_t>(table_.size());
       if (table_[index] != nullptr) continue;
       next_index_ = index + 1;
+      ++used_;
       // MR-CONN-032: fresh random bits whenever an index is used again; never 0 as a whole.
       const auto random = static_cast<uint32_t>(1 + ids_.below(0xFFFF));  // MR-WIRE-009
       table_[index] = std::make_unique<Connection>(shared_, (index << 16) | random);
@@ -264,10 +415,18 @@ class Engine::Impl {
     return nullptr;
   }
 
-  uint32_t half_open() const {
-    uint32_t n = 0;
-    for (const auto& c : table_) n += c != nullptr && c->state() == ConnectionState::kAccepting;
-    return n;
+  /// Counts the connections that are being set up; to be called after each change of a state.
+  void note_stage(const Connection& c) {
+    Stage& known = stage_[c.handle() >> 16];
+    Stage now = Stage::kOther;
+    if (c.state() == ConnectionState::kAccepting) now = Stage::kAccepting;
+    if (c.state() == ConnectionState::kHelloSent) now = Stage::kAsking;
+    if (now == known) return;
+    accepting_ -= known == Stage::kAccepting;
+    attempts_ -= known == Stage::kAsking;
+    accepting_ += now == Stage::kAccepting;
+    attempts_ += now == Stage::kAsking;
+    known = now;
   }
 
   void touch(uint32_t index) {
@@ -288,7 +447,9 @@ class Engine::Impl {
       touched_.pop();
       is_touched_[index] = false;
       Connection& c = *table_[index];
+      note_stage(c);
       if (c.state() == ConnectionState::kDead) {
+        if (c.is_responder()) past_.add(called_at_, c.peer_nonce());
         remove(index);
         continue;
       }
@@ -309,8 +470,9 @@ class Engine::Impl {
       n = c.poll(done);
       for (size_t i = 0; i < n; ++i) leftovers_.push(done[i]);
     }
-    by_nonce_.erase(c.peer_nonce());
+    if (c.is_responder()) by_nonce_.erase(c.peer_nonce());
     table_[index].reset();
+    --used_;
   }
 
   size_t poll_completions(std::span<Completion> out) {
@@ -364,10 +526,17 @@ class Engine::Impl {
   Ring<Completion> leftovers_{4096};
   uint32_t next_index_ = 0;
   uint32_t next_poll_ = 0;
-  bool unknown_pending_ = false;
-  uint8_t unknown_plane_ = 0;
-  SocketAddress unknown_to_;
-  wire::UnknownConnectionPacket unknown_;
+  enum class Stage : uint8_t { kOther, kAsking, kAccepting };
+  std::vector<Stage> stage_;
+  Time called_at_{0};  ///< of the newest on_packets or on_deadline
+  uint32_t used_ = 0;
+  uint32_t attempts_ = 0;
+  uint32_t accepting_ = 0;
+  Cookies cookies_;
+  HalfOpenList half_open_;
+  PastNonces past_;
+  SourceLimit host_probes_{kUnknownInterval};
+  Ring<Reply> replies_{kMaxReplies};
   Time last_unknown_{-(1ll << 60)};
 };
 
@@ -455,6 +624,24 @@ void Engine::on_plane_state(Time now, uint8_t plane, bool up) {
   for (uint32_t i = 0; i < impl_->table_.size(); ++i) {
     if (impl_->table_[i] == nullptr) continue;
     impl_->table_[i]->on_plane_state(now, plane, up);
+    impl_->touch(i);
+  }
+  impl_->settle_touched();
+}
+
+void Engine::set_local_address(Time now, uint8_t plane, const SocketAddress& address) {
+  if (plane >= impl_->shared_.local.size()) return;
+  SocketAddress& local = impl_->shared_.local[plane];
+  if (address.family != 0 && address.family != local.family) return;  // peers asked for the other
+  impl_->shared_.plane_up[plane] = address.family != 0;
+  if (address.family != 0) {
+    const uint16_t port = local.port;
+    local = address;
+    if (local.port == 0) local.port = port;
+  }
+  for (uint32_t i = 0; i < impl_->table_.size(); ++i) {
+    if (impl_->table_[i] == nullptr) continue;
+    impl_->table_[i]->on_local_address(now, plane, address.family != 0);
     impl_->touch(i);
   }
   impl_->settle_touched();

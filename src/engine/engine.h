@@ -19,6 +19,7 @@ struct EngineConfig {
   bool accept = false;                ///< answer HELLO packets
   uint16_t first_source_port = 0;     ///< entropy ports start here; 0: drawn from the Rng
   uint32_t payload_alignment = 16;
+  uint16_t versions = 1;              ///< bit v set = version v is offered and accepted
 };
 
 struct ConnectRequest {
@@ -56,11 +57,16 @@ class Engine {
 
   // Connections.
   Expected<ConnectionHandle, Status> connect(Time now, const ConnectRequest& request);
-  /// Lets posted sends finish? No: flushes them; the peer is told. Wait for completions first.
+  /// Flushes what is posted and tells the peer; who wants it delivered waits for its completions
+  /// first. `code` is one of wire::close_code: the peer's operations end with kClosed for kNormal
+  /// and kShutdown, with kPeerFailed for any other (an abort), and its event carries the code.
   void close(Time now, ConnectionHandle connection, uint32_t code);
   /// What the driver learned about a path or plane; connection 0 and path 0xFF: a whole plane.
   void on_network_hint(Time now, ConnectionHandle connection, uint8_t path, NetworkHint hint,
                        uint32_t value);
+  /// The local address of a plane is another one now, or none (family 0): peers are told by
+  /// ADD_ADDR on the other planes and the paths of the plane open again (MR-CONN-026).
+  void set_local_address(Time now, uint8_t plane, const SocketAddress& address);
   /// Local link state of a plane (MR-HEALTH).
   void on_plane_state(Time now, uint8_t plane, bool up);
   /// Gives a path another source port: epoch + 1 (planned port change, MR-LOSS).

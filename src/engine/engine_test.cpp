@@ -1,5 +1,6 @@
 // Many connections behind one face: two engines whose packets are handed over by hand.
 #include "engine/engine.h"
+#include "wire/handshake_packet.h"
 
 #include <gtest/gtest.h>
 
@@ -234,7 +235,7 @@ TEST(Engine, APostStopsAtTheFirstThatCannotBeTaken) {
   EXPECT_EQ(status, Status::kUnknownHandle);
 }
 
-TEST(Engine, WhoDoesNotListenDoesNotAnswer) {
+TEST(Engine, WhoDoesNotListenRefuses) {
   EngineConfig c = config(2, small());
   c.accept = false;
   Engine deaf(std::move(c), Rng(3));
@@ -242,7 +243,8 @@ TEST(Engine, WhoDoesNotListenDoesNotAnswer) {
   t.connect();
   t.carry(t.a, deaf, 1);
   std::vector<TxRun> runs(2);
-  EXPECT_EQ(deaf.poll_transmit(t.now, runs), 0u);
+  ASSERT_EQ(deaf.poll_transmit(t.now, runs), 1u);
+  EXPECT_TRUE(wire::decode_refuse({runs[0].headers, runs[0].header_length[0]}));
   EXPECT_EQ(deaf.drops()[static_cast<size_t>(wire::DropReason::kNoState)], 1u);
 }
 

@@ -26,6 +26,17 @@ void PathSender::open(uint8_t path_id, uint8_t path_plane, uint32_t start_seq, u
   plane = path_plane;
   port = source_port;
   state_ = state;
+  // Nothing of an earlier generation counts for this one (MR-PATH-045).
+  if (window_index_ != Slab<SentWindow>::kNone) windows_->release(window_index_);
+  window_index_ = Slab<SentWindow>::kNone;
+  for (Probe& p : probes_) p = Probe{};
+  probes_waiting_ = 0;
+  probe_slot_ = late_count_ = epoch_ = 0;
+  ce_count_ = 0;
+  ack_counter_ = loss_q16_ = unanswered_ = dead_probes_ = dead_answers_ = 0;
+  ack_seen_ = rtt_known_ = probe_repeated_ = wants_probe_ = false;
+  first_unanswered_at_ = kNever;
+  reorder_window_ = {};
   start_ = next_seq_ = una_ = peer_base_ = start_seq;  // MR-PATH-003
   epoch_start_ = prev_start_ = high_ = high_old_ = start_seq;
   srtt_ = rtt_guess;

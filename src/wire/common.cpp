@@ -10,7 +10,7 @@ Decoded<Common> decode_common(Bytes bytes) {
   if (w0 >> 30 != kVersion) return unexpected(DropReason::kBadVersion);
   const uint32_t type = (w0 >> 24) & 0x3F;
   if (type < static_cast<uint32_t>(PacketType::kData) ||
-      type > static_cast<uint32_t>(PacketType::kUnknownConnection)) {
+      type > static_cast<uint32_t>(PacketType::kRefuse)) {
     return unexpected(DropReason::kBadType);
   }
   Common c;

@@ -74,8 +74,7 @@ DropReason load_words(const std::byte* p, ControlPacket& c) {
       return DropReason::kNone;
     case ControlOpcode::kAddAddr:
       c.plane = static_cast<uint8_t>(w8 >> 24);
-      if (!load_address(p + 36, c.address[0]) || c.address[0].family == 0 ||
-          c.plane >= kMaxPlanes) {
+      if (!load_address(p + 36, c.address[0]) || c.plane >= kMaxPlanes) {
         return DropReason::kBadField;
       }
       return DropReason::kNone;

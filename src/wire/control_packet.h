@@ -7,7 +7,7 @@
 //                  then two addresses
 //   PATH_CLOSE     w6 generation (low 16 bits), w8 path id 8, 0 24
 //   PORT_STATUS    w6 generation, w8 plane mask of usable planes 16, 0 16, then 16 loss bytes
-//   ADD_ADDR       w6 generation, w8 plane 8, 0 24, one address
+//   ADD_ADDR       w6 generation, w8 plane 8, 0 24, one address; family 0: none any more
 //   CLOSE          w6 0, w8 code 16, application error 16
 //   KEY_UPDATE     w6 generation
 //   RESPONSE_ERROR w6 request MSN, w8 reason 8, 0 24

@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kCookieBytes = 36;
 constexpr size_t kConfirmBytes = 20;
+constexpr size_t kRefuseBytes = 24;
 constexpr size_t kHostProbeBytes = 20;
 constexpr size_t kUnknownConnectionBytes = 12;
 
@@ -210,6 +211,28 @@ size_t encode(const ConfirmPacket& c, std::byte* out) {
   return kConfirmBytes;
 }
 
+Decoded<RefusePacket> decode_refuse(Bytes bytes) {
+  const DropReason r = check_exact(bytes, PacketType::kRefuse, kRefuseBytes);
+  if (r != DropReason::kNone) return unexpected(r);
+  const uint32_t w5 = load32(bytes.data() + 20);
+  RefusePacket p;
+  p.connection = load32(bytes.data() + 4);
+  p.nonce = load64(bytes.data() + 12);
+  p.reason = static_cast<uint8_t>(w5 >> 24);
+  p.detail = static_cast<uint8_t>(w5 >> 16);
+  p.versions = static_cast<uint16_t>(w5);
+  return p;
+}
+
+size_t encode(const RefusePacket& p, std::byte* out) {
+  store32(out, word0(PacketType::kRefuse, 0, 0, 0));
+  store32(out + 4, p.connection);
+  store32(out + 8, 0);
+  store64(out + 12, p.nonce);  // MR-WIRE-057
+  store32(out + 20, uint32_t{p.reason} << 24 | uint32_t{p.detail} << 16 | p.versions);
+  return kRefuseBytes;
+}
+
 Decoded<HostProbePacket> decode_host_probe(Bytes bytes) {
   const DropReason r = check_exact(bytes, PacketType::kHostProbe, kHostProbeBytes);
   if (r != DropReason::kNone) return unexpected(r);
@@ -235,6 +258,61 @@ size_t encode(const UnknownConnectionPacket& u, std::byte* out) {
   store32(out + 4, u.word1);
   store32(out + 8, u.word2);
   return kUnknownConnectionBytes;
+}
+
+namespace {
+
+size_t fixed_of(Bytes bytes) {
+  return bytes[0] == first_byte(PacketType::kAccept) ? kAcceptFixed : kHelloFixed;
+}
+
+size_t tlv_bytes(Bytes bytes) { return load32(bytes.data() + 28) & 0xFFFF; }
+
+}  // namespace
+
+bool decode_hello_head(Bytes bytes, HelloHead& out) {
+  if (bytes.size() < kHelloFixed || bytes.size() < fixed_of(bytes)) return false;
+  const size_t fixed = fixed_of(bytes);
+  out.own_connection = load32(bytes.data() + 8);
+  out.nonce = load64(bytes.data() + 12);
+  if (fixed == kAcceptFixed) out.echoed_nonce = load64(bytes.data() + 32);
+  if (tlv_bytes(bytes) > bytes.size() - fixed) return true;
+  Bytes area = bytes.subspan(fixed, tlv_bytes(bytes));
+  while (area.size() >= 4) {
+    const auto type = static_cast<uint8_t>(area[0]);
+    const uint8_t kind = type & static_cast<uint8_t>(~tlv::kCritical);
+    const size_t padded = (2 + static_cast<size_t>(area[1]) + 3) & ~size_t{3};
+    if (padded > area.size()) break;
+    const bool known = kind >= tlv::kVersions && kind <= tlv::kCookie;
+    if (!known && (type & tlv::kCritical) != 0) {
+      out.unknown_tlv = type;
+      break;
+    }
+    area = area.subspan(padded);
+  }
+  return true;
+}
+
+size_t set_tlv(std::byte* packet, size_t length, uint8_t type, Bytes value) {
+  const size_t fixed = fixed_of({packet, length});
+  const size_t used = tlv_bytes({packet, length});
+  for (size_t at = fixed; at < fixed + used;) {
+    const auto size = static_cast<size_t>(packet[at + 1]);
+    if (packet[at] == static_cast<std::byte>(type) && size == value.size()) {
+      __builtin_memcpy(packet + at + 2, value.data(), size);
+      return length;
+    }
+    at += (2 + size + 3) & ~size_t{3};
+  }
+  const size_t end = fixed + used;
+  const size_t padded = (2 + value.size() + 3) & ~size_t{3};
+  if (end + padded > kMaxHandshake) return length;
+  if (end + padded > length) __builtin_memset(packet + length, 0, end + padded - length);
+  std::byte* out = packet + end;
+  std::byte* at = open_tlv(out, type, value.size());
+  if (!value.empty()) __builtin_memcpy(at, value.data(), value.size());
+  store32(packet + 28, load32(packet + 28) + static_cast<uint32_t>(padded));
+  return end + padded > length ? end + padded : length;
 }
 
 }  // namespace metaroce::wire

@@ -1,10 +1,12 @@
-// HELLO, COOKIE, ACCEPT, CONFIRM, HOST_PROBE, UNKNOWN_CONNECTION: before a connection exists.
+// HELLO, COOKIE, ACCEPT, CONFIRM, REFUSE, HOST_PROBE, UNKNOWN_CONNECTION: before a connection
+// exists.
 //
 //   HELLO   w0, w1 0 | w2 own connection id | w3-4 nonce | w5 start path sequence | w6 start CPSN
 //           w7 paths opened 8, 0 8, TLV bytes 16 | TLVs | zeros to at least 512 bytes
 //   ACCEPT  w1 the initiator's id, w2-7 as HELLO (own id, own nonce ...) | w8-9 echoed nonce | TLVs
 //   COOKIE  w1 the initiator's id | w2 0 | w3-4 echoed nonce | w5-8 cookie
 //   CONFIRM w1 the responder's id | w2 0 | w3-4 transcript MAC
+//   REFUSE  w1 the initiator's id | w2 0 | w3-4 echoed nonce | w5 reason 8, TLV type 8, versions 16
 //   HOST_PROBE         w1 0 | w2 0 | w3-4 nonce; flag AR asks, without AR answers
 //   UNKNOWN_CONNECTION w1-2 = words 1 and 2 of the packet it answers
 //   TLV: type 8 (bit 7: critical) | length 8 | value, padded to a multiple of 4
@@ -30,6 +32,7 @@ inline constexpr uint8_t kCookie = 4;
 inline constexpr uint8_t kAckWide = 5;
 inline constexpr uint8_t kAead = 6;
 inline constexpr uint8_t kVendor = 7;
+inline constexpr uint8_t kGrease = 0x40;  ///< to 0x5F: means nothing, on purpose
 inline constexpr uint8_t kCritical = 0x80;
 }  // namespace tlv
 
@@ -76,6 +79,15 @@ struct ConfirmPacket {
   bool operator==(const ConfirmPacket&) const = default;
 };
 
+struct RefusePacket {
+  uint32_t connection = 0;
+  uint64_t nonce = 0;
+  uint8_t reason = 0;     ///< SetupRefusal
+  uint8_t detail = 0;     ///< kCriticalTlv: the type that was not understood
+  uint16_t versions = 0;  ///< bit v set = its sender speaks version v
+  bool operator==(const RefusePacket&) const = default;
+};
+
 struct HostProbePacket {
   bool asks = false;
   uint64_t nonce = 0;
@@ -93,6 +105,7 @@ struct UnknownConnectionPacket {
 Decoded<HelloPacket> decode_hello(Bytes bytes);  // HELLO and ACCEPT
 Decoded<CookiePacket> decode_cookie(Bytes bytes);
 Decoded<ConfirmPacket> decode_confirm(Bytes bytes);
+Decoded<RefusePacket> decode_refuse(Bytes bytes);
 Decoded<HostProbePacket> decode_host_probe(Bytes bytes);
 Decoded<UnknownConnectionPacket> decode_unknown_connection(Bytes bytes);
 
@@ -100,7 +113,22 @@ Decoded<UnknownConnectionPacket> decode_unknown_connection(Bytes bytes);
 size_t encode(const HelloPacket& packet, std::byte* out);
 size_t encode(const CookiePacket& packet, std::byte* out);
 size_t encode(const ConfirmPacket& packet, std::byte* out);
+size_t encode(const RefusePacket& packet, std::byte* out);
 size_t encode(const HostProbePacket& packet, std::byte* out);
 size_t encode(const UnknownConnectionPacket& packet, std::byte* out);
+
+/// The words of a HELLO or ACCEPT that an answer "not like this" needs, read before its TLVs are
+/// believed. False when not even they are there.
+struct HelloHead {
+  uint32_t own_connection = 0;
+  uint64_t nonce = 0;
+  uint64_t echoed_nonce = 0;  ///< ACCEPT only
+  uint8_t unknown_tlv = 0;    ///< type of the first critical TLV nobody here understands, 0: none
+};
+bool decode_hello_head(Bytes bytes, HelloHead& out);
+
+/// Adds a TLV to an encoded HELLO or ACCEPT of `length` bytes in a buffer of kMaxHandshake, or
+/// overwrites the value of one that has this type and size already; returns the new length.
+size_t set_tlv(std::byte* packet, size_t length, uint8_t type, Bytes value);
 
 }  // namespace metaroce::wire

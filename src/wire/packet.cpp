@@ -39,6 +39,8 @@ Decoded<AnyPacket> decode(Bytes bytes) {  // MR-WIRE-005
       return widen(decode_host_probe(bytes));
     case PacketType::kUnknownConnection:
       return widen(decode_unknown_connection(bytes));
+    case PacketType::kRefuse:
+      return widen(decode_refuse(bytes));
   }
   return unexpected(DropReason::kBadType);
 }

@@ -13,7 +13,7 @@ namespace metaroce::wire {
 
 using AnyPacket = std::variant<DataPacket, ControlPacket, ProbePacket, VoidPacket, AckPacket,
                                AckWidePacket, HelloPacket, CookiePacket, ConfirmPacket,
-                               HostProbePacket, UnknownConnectionPacket>;
+                               HostProbePacket, UnknownConnectionPacket, RefusePacket>;
 
 /// Total: any bytes give a packet or the reason why not.
 Decoded<AnyPacket> decode(Bytes bytes);

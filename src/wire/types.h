@@ -32,6 +32,7 @@ enum class PacketType : uint8_t {
   kConfirm = 12,
   kHostProbe = 13,
   kUnknownConnection = 14,
+  kRefuse = 15,
 };
 
 /// Flags of word 0.
@@ -94,6 +95,24 @@ enum class Refusal : uint8_t {
   kUnsupported = 11,
   kStreamClosed = 12,
   kSpan = 13,
+};
+
+/// Code of CLOSE: class in the high 16 bits, number of the application in the low ones.
+namespace close_code {
+inline constexpr uint32_t kNormal = 0;
+inline constexpr uint32_t kApplication = 1u << 16;
+inline constexpr uint32_t kProtocol = 2u << 16;
+inline constexpr uint32_t kResources = 3u << 16;
+inline constexpr uint32_t kShutdown = 4u << 16;
+}  // namespace close_code
+
+/// Why a HELLO was answered with REFUSE (spec/10-registries.md). Other numbers read as kOther.
+enum class SetupRefusal : uint8_t {
+  kOther = 0,
+  kVersion = 1,       ///< no common version; the packet names those of its sender
+  kCriticalTlv = 2,   ///< a critical TLV is not understood; the packet names it
+  kNotListening = 3,  ///< this endpoint accepts no connections
+  kNoRoom = 4,        ///< every connection is taken: worth asking again
 };
 
 /// Why a byte string was dropped before it touched any state. Counted, never logged per packet.

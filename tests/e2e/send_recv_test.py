@@ -195,7 +195,7 @@ class SendRecv(unittest.TestCase):
             self.assertEqual(receiver.wait(), 1)
             # By ICMP at once, or after the death timeout where no ICMP comes.
             self.assertRegex(receiver.text,
-                             r"127\.0\.0\.1:\d+ \(UDP\) (is gone|stopped answering)")
+                             r"127\.0\.0\.1:\d+ \(UDP port \d+\) (is gone|stopped answering)")
         self.assertEqual(list(self.target.iterdir()), [])
 
     def test_interrupted_sides_tell_each_other(self):

@@ -90,7 +90,7 @@ TEST(Hints, WithoutAnAnswerTheRefusalIsBelievedSoon) {
   const auto events = peer.events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].kind, ConnectionEventKind::kLost);
-  EXPECT_EQ(events[0].status, Status::kRefused);
+  EXPECT_EQ(events[0].status, Status::kPeerGone);
 }
 
 }  // namespace

@@ -34,6 +34,10 @@ class Network {
 
   /// Adds one; its times are absolute and may lie in the past.
   void add(const Impairment& impairment);
+  /// From now on the side is found at this address of the plane only.
+  void move(uint32_t plane, int side, const SocketAddress& address) {
+    moved_[plane][static_cast<size_t>(side)] = address;
+  }
   /// Ends the impairments that are active, now.
   void clear(Time now);
   /// To be called when an EventKind::kNetwork fires.
@@ -151,6 +155,7 @@ class Network {
   std::vector<uint32_t> table_;  ///< open addressing: link index + 1
   uint64_t ps_per_byte_;         ///< in units of 1/1024 ps
   std::vector<Impairment> impairments_;
+  std::array<std::array<SocketAddress, 2>, kMaxPlanes> moved_{};
   std::array<std::vector<Truth>, 2> truth_;
   std::array<std::array<Top, kMaxPaths>, 2> tops_;  ///< by sending side and path id
   uint64_t hash_ = 0x6d657461ull;

@@ -99,7 +99,8 @@ mr_status wait_connected(Context& c, mr_connection connection, int64_t timeout_n
   const Status status = late                       ? Status::kUnresponsive
                         : r->status == Status::kOk ? Status::kClosed
                                                    : r->status;
-  const Error error = c.endpoint().connect_error(r->peer, status, driver::now() - begin);
+  const Error error =
+      c.endpoint().connect_error(r->peer, status, driver::now() - begin, r->detail);
   if (late) c.endpoint().close(connection);
   c.forget(connection);
   return c.fail(to_c(status), error.text);
@@ -218,6 +219,7 @@ void Context::drain_events() {
     if (is_end(e.kind)) {
       r.stage = Stage::kEnded;
       r.status = e.status;
+      r.detail = e.detail;
     }
     if (!setup || !r.waited) events_.emplace_back(e, now - r.since);
   }

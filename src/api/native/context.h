@@ -38,6 +38,7 @@ struct ConnectionRecord {
   bool aborted = false;  ///< nothing of it is told any more
   bool waited = false;   ///< mr_connect waits: how its set-up ends is told to nobody else
   Status status = Status::kOk;
+  uint32_t detail = 0;  ///< of the event that ended it
   SocketAddress peer;
   Time since{};
   std::vector<StreamRecord> streams;  ///< sorted by id; closed ones stay, a number serves once

@@ -40,6 +40,8 @@ constexpr StatusRow kRows[] = {
      "the first failed completion of this stream, and the connection's last event"},
     {MR_CLOSED, "MR_CLOSED", "the connection was closed",
      "which side closed: MR_EVENT_CLOSED without an own mr_close means the peer"},
+    {MR_PEER_GONE, "MR_PEER_GONE", "the peer's process has ended or was restarted",
+     "whether the peer's process runs; then connect again"},
     {MR_TIMEOUT, "MR_TIMEOUT", "the time given to the call is over", "a longer timeout"},
     {MR_EMPTY, "MR_EMPTY", "there is nothing to fetch", "nothing to do: wait and fetch again"},
     {MR_BUSY, "MR_BUSY", "posted work still needs it",
@@ -101,6 +103,8 @@ mr_status to_c(Status status) {
       return MR_FLUSHED;
     case Status::kClosed:
       return MR_CLOSED;
+    case Status::kPeerGone:
+      return MR_PEER_GONE;
     case Status::kCount:
       break;
   }

@@ -13,6 +13,7 @@
 
 #include "base/types.h"
 #include "driver/common/socket_address.h"
+#include "wire/types.h"
 
 namespace metaroce::driver {
 namespace {
@@ -153,10 +154,16 @@ Expected<OpenSocket, int> open_transmit_socket(Syscalls& calls, const SocketAddr
     set(calls, fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, is_wildcard(local) ? 0 : 1);
   }
   if (!set_common(calls, fd.get(), out.family)) return unexpected(int{errno});
-  // Nothing is read from it: data that strays here is dropped at once, so that the buffer is free
-  // for ICMP errors.
-  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
-  const sock_fprog program{1, &drop_all};
+  // Only UNKNOWN_CONNECTION may come here (UDP header 8, packet 12, CRC 4): its sender knows no
+  // service port of ours. All else is dropped at once, so that the buffer is free for ICMP errors.
+  constexpr auto kUnknown = static_cast<uint32_t>(wire::PacketType::kUnknownConnection);
+  sock_filter steps[] = {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 8 + 12 + wire::kCrcBytes, 0, 3),
+                         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 8),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kUnknown, 0, 1),
+                         BPF_STMT(BPF_RET | BPF_K, 0xFFFF),
+                         BPF_STMT(BPF_RET | BPF_K, 0)};
+  const sock_fprog program{6, steps};
   calls.setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
   set(calls, fd.get(), SOL_SOCKET, SO_RCVBUF, 32768);
   out.send_buffer = set_buffer(calls, fd.get(), SO_SNDBUFFORCE, SO_SNDBUF, send_buffer);

@@ -453,4 +453,30 @@ void Transmitter::read_errors(TxSocket& socket) {
   }
 }
 
+void Transmitter::read_strays(TxSocket& socket) {
+  constexpr int kMostAtOnce = 16;
+  constexpr size_t kMostKeptStrays = 64;
+  for (int n = 0; n < kMostAtOnce; ++n) {
+    sockaddr_storage name{};
+    std::byte data[64];
+    iovec vector{data, sizeof data};
+    msghdr message{};
+    message.msg_name = &name;
+    message.msg_namelen = sizeof name;
+    message.msg_iov = &vector;
+    message.msg_iovlen = 1;
+    const ssize_t got = calls_.recvmsg(socket.fd, &message, MSG_DONTWAIT);
+    if (got < 0) return;
+    const auto body = verify_crc({data, static_cast<size_t>(got)});
+    Stray stray;
+    if (body.size() != stray.bytes.size() || strays_.size() >= kMostKeptStrays) continue;
+    const auto type = static_cast<wire::PacketType>(std::to_integer<uint8_t>(body[0]) & 0x3F);
+    if (type != wire::PacketType::kUnknownConnection) continue;
+    std::copy(body.begin(), body.end(), stray.bytes.begin());
+    stray.from = from_sockaddr(reinterpret_cast<const sockaddr*>(&name));
+    stray.plane = socket.plane;
+    strays_.push_back(stray);
+  }
+}
+
 }  // namespace metaroce::driver

@@ -1,6 +1,7 @@
 // Runs to sendmsg calls. Internal to driver/udp.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <span>
@@ -12,6 +13,13 @@
 #include "driver/udp/udp_driver.h"
 
 namespace metaroce::driver {
+
+/// An UNKNOWN_CONNECTION without its trailer.
+struct Stray {
+  std::array<std::byte, 12> bytes{};
+  SocketAddress from;
+  uint8_t plane = 0;
+};
 
 class Transmitter {
  public:
@@ -33,6 +41,10 @@ class Transmitter {
   void read_service_errors(uint8_t plane) { read_errors(*sockets_.shared(plane)); }
   LocalAddresses& local_addresses(uint8_t plane) { return planes_[plane].local; }
   std::vector<Hint>& hints() { return hints_; }
+  /// What came to the port of a path instead of the service port. Only UNKNOWN_CONNECTION does: who
+  /// sends it knows nothing of us but where the packet came from. All else is thrown away.
+  void read_strays(TxSocket& socket);
+  std::vector<Stray>& strays() { return strays_; }
 
  private:
   static constexpr size_t kMostKept = 512 * 1024;
@@ -76,6 +88,7 @@ class Transmitter {
   size_t kept_bytes_ = 0;
   bool queue_full_ = false;  // the device's queue, not a socket: no event tells when it drains
   std::vector<Hint> hints_;
+  std::vector<Stray> strays_;
   std::vector<std::byte> scratch_;
   std::unique_ptr<engine::TxRun> single_;
 };

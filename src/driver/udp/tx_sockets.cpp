@@ -113,7 +113,7 @@ TxSocket* TxSockets::open_one(Plane& plane, uint8_t index, uint16_t port, Time n
   socket->wanted_port = port;
   socket->port = made->port;
   socket->last_used = now;
-  loop_.add(socket->fd, false, false);
+  loop_.add(socket->fd, true, false);
   enter(socket.get());
   ++open_;
   ++counters_.tx_sockets_opened;
@@ -142,7 +142,7 @@ void TxSockets::want_writable(TxSocket& socket, bool wanted) {
   if (socket.writable_wanted == wanted) return;
   socket.writable_wanted = wanted;
   // The service sockets stand in the receive set; their users look again after a moment.
-  if (!socket.shared) loop_.change(socket.fd, false, wanted);
+  if (!socket.shared) loop_.change(socket.fd, true, wanted);
 }
 
 }  // namespace metaroce::driver

@@ -75,6 +75,8 @@ class UdpDriver::Impl {
   std::vector<bool> up_;
   std::vector<PlaneEvent> events_, given_events_;
   std::vector<Hint> given_hints_;
+  std::vector<Stray> given_strays_;
+  std::vector<engine::RxPacket> stray_packets_;
   std::string warning_;
   uint32_t receive_buffer_ = UINT32_MAX;
   uint32_t send_buffer_ = UINT32_MAX;
@@ -193,7 +195,10 @@ void UdpDriver::Impl::look(Time now) {
   const int n = loop_.ready(fds);
   for (int i = 0; i < n; ++i) {
     TxSocket* socket = sockets_.by_fd(fds[i]);
-    if (socket != nullptr && !socket->shared) transmitter_.read_errors(*socket);
+    if (socket != nullptr && !socket->shared) {
+      transmitter_.read_errors(*socket);
+      transmitter_.read_strays(*socket);
+    }
     if (fds[i] == monitor_ && drain_link_monitor(monitor_)) look_at_links(false);
   }
   transmitter_.read_shared_errors();
@@ -291,6 +296,16 @@ std::span<const Hint> UdpDriver::take_hints(Time now) {
   impl_->given_hints_.clear();
   impl_->given_hints_.swap(impl_->transmitter_.hints());
   return impl_->given_hints_;
+}
+
+std::span<const engine::RxPacket> UdpDriver::take_strays() {
+  impl_->given_strays_.clear();
+  impl_->given_strays_.swap(impl_->transmitter_.strays());
+  impl_->stray_packets_.clear();
+  for (const Stray& s : impl_->given_strays_) {
+    impl_->stray_packets_.push_back({s.bytes, Ecn::kNotEct, s.plane, s.from});
+  }
+  return impl_->stray_packets_;
 }
 
 std::span<const PlaneEvent> UdpDriver::take_plane_events(Time now) {

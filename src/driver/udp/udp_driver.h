@@ -88,6 +88,8 @@ class UdpDriver {
   bool spinning(Time now) const;
   /// Hints and plane changes since the last call; valid until the next call of the same.
   std::span<const Hint> take_hints(Time now);
+  /// What came to the ports of paths (UNKNOWN_CONNECTION only) and take_hints() found.
+  std::span<const engine::RxPacket> take_strays();
   std::span<const PlaneEvent> take_plane_events(Time now);
 
   const UdpCounters& counters() const;
@@ -123,6 +125,10 @@ size_t UdpDriver::progress(AnyEngine& engine) {
   for (const Hint& h : take_hints(t)) {
     engine.on_network_hint(t, h.connection, h.path, h.hint, h.value);
     ++work;
+  }
+  if (const auto strays = take_strays(); !strays.empty()) {
+    engine.on_packets(t, strays, {placements_.get(), kPlacements});
+    work += strays.size();
   }
   if (engine.next_deadline() <= t) {
     engine.on_deadline(t);
