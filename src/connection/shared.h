@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "base/events.h"
 #include "base/ring.h"
 #include "base/rng.h"
 #include "base/settings.h"
@@ -39,7 +40,11 @@ struct Shared {
     plane_up.fill(true);
   }
 
-  void drop(wire::DropReason reason) { ++drops[static_cast<size_t>(reason)]; }
+  void drop(wire::DropReason reason) {
+    ++drops[static_cast<size_t>(reason)];
+    ++counters.rx_dropped;
+    telemetry.emit(EventKind::packet_dropped, 0, 0xFF, static_cast<uint64_t>(reason));
+  }
 
   Settings settings;
   std::vector<SocketAddress> local;
@@ -57,6 +62,10 @@ struct Shared {
   std::array<bool, kMaxPlanes> plane_up{};
   std::array<uint64_t, static_cast<size_t>(wire::DropReason::kCount)> drops{};
   uint32_t next_port = 0;
+  EventSource telemetry;
+  EndpointCounters counters;
+  PathCounters gone_paths;               ///< of connections that were removed
+  ConnectionCounters gone_connections;
 };
 
 }  // namespace metaroce::connection

@@ -35,6 +35,7 @@ class Engine::Impl {
         is_touched_(config_.settings.max_connections, false),
         by_nonce_(config_.settings.max_connections) {
     shared_.next_port = config_.first_source_port;
+    shared_.telemetry.set_sink(config_.events);
   }
 
   // --- packets in ---
@@ -43,6 +44,8 @@ class Engine::Impl {
     MR_ASSERT(placements.size() >= packets.size());
     size_t placed = 0;
     Connection* running = nullptr;
+    shared_.telemetry.set_time(now);
+    shared_.counters.rx_datagrams += packets.size();
     for (size_t i = 0; i < packets.size(); ++i) {
       if (running != nullptr) {
         if (running->continue_run(packets[i], placements[placed])) {
@@ -57,8 +60,10 @@ class Engine::Impl {
         shared_.drop(common.error());
         continue;
       }
+      const uint64_t dropped = shared_.counters.rx_dropped;
       if (common->connection == 0 || common->type == PacketType::kUnknownConnection) {
         on_outside(now, *common, packets[i]);
+        count_setup(dropped);
         continue;
       }
       Connection* c = find(common->connection);
@@ -69,6 +74,7 @@ class Engine::Impl {
       if (dispatch(now, *c, *common, packets[i], placements[placed])) {
         placements[placed++].packet = static_cast<uint32_t>(i);
       }
+      if (common->type > PacketType::kAckWideRefused) count_setup(dropped);
       touch(c->handle() >> 16);
       if (c->in_run()) running = c;
     }
@@ -122,6 +128,11 @@ class Engine::Impl {
         shared_.drop(DropReason::kNoState);
         return false;
     }
+  }
+
+  /// A packet of the set-up was dropped, or taken.
+  void count_setup(uint64_t dropped_before) {
+    shared_.counters.rx_setup += shared_.counters.rx_dropped == dropped_before;
   }
 
   template <class Packet>
@@ -190,6 +201,7 @@ class Engine::Impl {
 
   size_t poll_transmit(Time now, std::span<TxRun> runs) {
     size_t used = 0;
+    shared_.telemetry.set_time(now);
     if (unknown_pending_ && used < runs.size()) send_unknown(runs[used++]);
     const uint32_t turns = ready_.size();
     for (uint32_t i = 0; i < turns && used < runs.size(); ++i) {
@@ -205,7 +217,18 @@ class Engine::Impl {
       c->update_deadline(now);
       deadlines_.set(index, c->deadline());
     }
+    count_sent(runs.first(used));
     return used;
+  }
+
+  void count_sent(std::span<const TxRun> runs) {  // MR-TEL-018
+    for (const TxRun& run : runs) {
+      shared_.counters.tx_datagrams += run.count;
+      const auto type = std::to_integer<uint8_t>(run.headers[0]) & 0x3F;
+      if (type > static_cast<int>(PacketType::kAckWideRefused)) {
+        shared_.counters.tx_setup += run.count;
+      }
+    }
   }
 
   void send_unknown(TxRun& run) {
@@ -228,6 +251,7 @@ class Engine::Impl {
   // --- time ---
 
   void on_deadline(Time now) {
+    shared_.telemetry.set_time(now);
     while (!deadlines_.empty() && deadlines_.earliest() <= now) {
       const uint32_t index = deadlines_.earliest_index();
       Connection& c = *table_[index];
@@ -258,6 +282,7 @@ class Engine::Impl {
       next_index_ = index + 1;
       // MR-CONN-032: fresh random bits whenever an index is used again; never 0 as a whole.
       const auto random = static_cast<uint32_t>(1 + ids_.below(0xFFFF));  // MR-WIRE-009
+      ++shared_.counters.connections_opened;
       table_[index] = std::make_unique<Connection>(shared_, (index << 16) | random);
       return table_[index].get();
     }
@@ -309,6 +334,8 @@ class Engine::Impl {
       n = c.poll(done);
       for (size_t i = 0; i < n; ++i) leftovers_.push(done[i]);
     }
+    c.add_counters(shared_.gone_paths, shared_.gone_connections);
+    ++shared_.counters.connections_gone;
     by_nonce_.erase(c.peer_nonce());
     table_[index].reset();
   }
@@ -385,7 +412,8 @@ size_t Engine::poll_transmit(Time now, std::span<TxRun> runs) {
 Time Engine::next_deadline() const { return impl_->next_deadline(); }
 void Engine::on_deadline(Time now) { impl_->on_deadline(now); }
 
-size_t Engine::post(Time, std::span<const WorkRequest> requests, Status& status) {
+size_t Engine::post(Time now, std::span<const WorkRequest> requests, Status& status) {
+  impl_->shared_.telemetry.set_time(now);
   status = Status::kOk;
   size_t n = 0;
   for (const WorkRequest& r : requests) {
@@ -400,6 +428,7 @@ size_t Engine::post(Time, std::span<const WorkRequest> requests, Status& status)
 }
 
 size_t Engine::post_receives(Time now, std::span<const ReceiveRequest> requests, Status& status) {
+  impl_->shared_.telemetry.set_time(now);
   status = Status::kOk;
   size_t n = 0;
   for (const ReceiveRequest& r : requests) {
@@ -421,6 +450,7 @@ size_t Engine::poll_path_events(std::span<PathEvent> out) {
 memory::Regions& Engine::regions() { return impl_->shared_.regions; }
 
 Expected<ConnectionHandle, Status> Engine::connect(Time now, const ConnectRequest& request) {
+  impl_->shared_.telemetry.set_time(now);
   if (request.peer.empty() || request.peer[0].family == 0 || request.peer[0].port == 0) {
     return unexpected(Status::kInvalid);
   }
@@ -433,6 +463,7 @@ Expected<ConnectionHandle, Status> Engine::connect(Time now, const ConnectReques
 }
 
 void Engine::close(Time now, ConnectionHandle handle, uint32_t code) {
+  impl_->shared_.telemetry.set_time(now);
   Connection* c = impl_->find(handle);
   if (c == nullptr) return;
   c->close(now, code);
@@ -442,6 +473,7 @@ void Engine::close(Time now, ConnectionHandle handle, uint32_t code) {
 
 void Engine::on_network_hint(Time now, ConnectionHandle handle, uint8_t path, NetworkHint hint,
                              uint32_t value) {
+  impl_->shared_.telemetry.set_time(now);
   Connection* c = impl_->find(handle);
   if (c == nullptr) return;
   c->on_network_hint(now, path, hint, value);
@@ -450,6 +482,7 @@ void Engine::on_network_hint(Time now, ConnectionHandle handle, uint8_t path, Ne
 }
 
 void Engine::on_plane_state(Time now, uint8_t plane, bool up) {
+  impl_->shared_.telemetry.set_time(now);
   if (plane >= kMaxPlanes || impl_->shared_.plane_up[plane] == up) return;
   impl_->shared_.plane_up[plane] = up;
   for (uint32_t i = 0; i < impl_->table_.size(); ++i) {
@@ -461,15 +494,39 @@ void Engine::on_plane_state(Time now, uint8_t plane, bool up) {
 }
 
 bool Engine::change_port(Time now, ConnectionHandle handle, uint8_t path, uint16_t port) {
+  impl_->shared_.telemetry.set_time(now);
   Connection* c = impl_->find(handle);
   return c != nullptr && c->change_port(now, path, port);
 }
 
 bool Engine::connection_status(ConnectionHandle handle, ConnectionStatus& out) const {
+  return connection_status(impl_->shared_.telemetry.now(), handle, out);
+}
+
+bool Engine::connection_status(Time now, ConnectionHandle handle, ConnectionStatus& out) const {
   const Connection* c = impl_->find(handle);
   if (c == nullptr) return false;
-  c->fill_status(out);
+  c->fill_status(now, out);
   return true;
+}
+
+size_t Engine::connections(std::span<ConnectionHandle> out) const {
+  size_t n = 0;
+  for (const auto& c : impl_->table_) {
+    if (c == nullptr) continue;
+    if (n < out.size()) out[n] = c->handle();
+    ++n;
+  }
+  return n;
+}
+
+EngineTotals Engine::totals() const {
+  const connection::Shared& shared = impl_->shared_;
+  EngineTotals sum{shared.counters, shared.gone_paths, shared.gone_connections};
+  for (const auto& c : impl_->table_) {
+    if (c != nullptr) c->add_counters(sum.paths, sum.connections);
+  }
+  return sum;
 }
 
 size_t Engine::path_status(ConnectionHandle handle, std::span<PathStatus> out) const {

@@ -5,12 +5,20 @@
 #include <memory>
 #include <vector>
 
+#include "base/events.h"
 #include "base/rng.h"
 #include "base/settings.h"
 #include "engine/api.h"
 #include "memory/regions.h"
 
 namespace metaroce::engine {
+
+/// Sums over an engine's life: connections that live and that are gone.
+struct EngineTotals {
+  EndpointCounters endpoint;
+  PathCounters paths;
+  ConnectionCounters connections;
+};
 
 struct EngineConfig {
   Settings settings;
@@ -19,6 +27,7 @@ struct EngineConfig {
   bool accept = false;                ///< answer HELLO packets
   uint16_t first_source_port = 0;     ///< entropy ports start here; 0: drawn from the Rng
   uint32_t payload_alignment = 16;
+  EventSink* events = nullptr;        ///< hears what happens inside; null: nobody
 };
 
 struct ConnectRequest {
@@ -68,6 +77,11 @@ class Engine {
 
   // Looking in.
   bool connection_status(ConnectionHandle connection, ConnectionStatus& out) const;
+  /// As above, with ages and the stall reason as of `now` instead of the last call with a time.
+  bool connection_status(Time now, ConnectionHandle connection, ConnectionStatus& out) const;
+  /// Handles of connections, in the order of their index; returns how many there are.
+  size_t connections(std::span<ConnectionHandle> out) const;
+  EngineTotals totals() const;
   size_t path_status(ConnectionHandle connection, std::span<PathStatus> out) const;
   /// Drops by reason (wire::DropReason) since construction.
   std::span<const uint64_t> drops() const;
