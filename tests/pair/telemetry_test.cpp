@@ -54,10 +54,17 @@ void work(Pair& pair) {
   ASSERT_EQ(pair.write(0, 4, 1, 0, 4 << 20), Status::kOk);
   ASSERT_EQ(pair.write(1, 3, 2, 0, 1 << 20), Status::kOk);
   for (uint64_t n = 0; n < 16; ++n) ASSERT_EQ(pair.send(0, 2, 10 + n, n, 3000), Status::kOk);
-  pair.run_for(microseconds(200));  // refused for want of receives until then
+  engine::WorkRequest wrong;  // refused: no such key
+  wrong.id = 3;
+  wrong.connection = pair.connection(0);
+  wrong.stream = 6;
+  wrong.length = 100;
+  wrong.remote_key = 12345;
+  ASSERT_EQ(pair.post(0, wrong), Status::kOk);
+  pair.run_for(microseconds(200));  // without receives until then
   for (uint64_t n = 0; n < 16; ++n) ASSERT_EQ(pair.receive(1, 2, 100 + n, n), Status::kOk);
   ASSERT_TRUE(pair.run_until(
-      [&] { return pair.counts(0).completions == 17 && pair.counts(1).completions == 1; },
+      [&] { return pair.counts(0).completions == 18 && pair.counts(1).completions == 1; },
       seconds(2)));
   pair.run_for(milliseconds(2));
 }
