@@ -164,12 +164,6 @@ size_t Endpoint::round() {
   return work;
 }
 
-void Endpoint::sleep(Duration timeout) {
-  if (page_ != nullptr) page_->set_sleeping(true);
-  driver_->wait(*engine_, wake_fd_, timeout);
-  if (page_ != nullptr) page_->set_sleeping(false);
-}
-
 bool Endpoint::collect() {
   if (completions_begin_ == completions_end_) {
     completions_begin_ = 0;
@@ -247,7 +241,7 @@ Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddres
       tapped().close(t, *handle, 0);
       return unexpected(connect_error(peer[0], Status::kUnresponsive, timeout));
     }
-    if (round() == 0) sleep(end - t);
+    if (round() == 0) block(end - t);
     collect();
   }
 }
@@ -274,7 +268,7 @@ Expected<Peer, Error> Endpoint::accept(Duration timeout) {
                               "nobody connected to UDP port " + std::to_string(port()) +
                                   " within " + in_seconds(timeout)});
     }
-    if (round() == 0) sleep(end - t);
+    if (round() == 0) block(end - t);
     collect();
   }
 }
@@ -330,7 +324,7 @@ bool Endpoint::wait(Duration timeout) {
     if (take_wake()) return false;
     const Time t = driver::now();
     if (t >= end) return false;
-    if (work == 0) sleep(end - t);
+    if (work == 0) block(end - t);
   }
 }
 
@@ -370,7 +364,11 @@ Time Endpoint::next_wake() const {
 }
 void Endpoint::look_soon() { driver_->look_soon(); }
 bool Endpoint::spinning() const { return driver_->spinning(driver::now()); }
-void Endpoint::block(Duration timeout) { driver_->wait(*engine_, wake_fd_, timeout); }
+void Endpoint::block(Duration timeout) {
+  if (page_ != nullptr) page_->set_sleeping(true);
+  driver_->wait(*engine_, wake_fd_, timeout);
+  if (page_ != nullptr) page_->set_sleeping(false);
+}
 
 bool Endpoint::connection_status(ConnectionHandle connection, ConnectionStatus& out) const {
   return engine_->connection_status(connection, out);

@@ -165,7 +165,6 @@ class Endpoint {
   struct CountingEngine;
   CountingEngine tapped();
   Expected<void, Error> open_taps(engine::EngineConfig& config, uint64_t seed);
-  void sleep(Duration timeout);
   explicit Endpoint(const EndpointOptions& options);
   size_t round();
   bool collect();

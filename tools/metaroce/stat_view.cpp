@@ -15,7 +15,8 @@ using telemetry::StatConnection;
 using telemetry::StatPath;
 using telemetry::StatSnapshot;
 
-constexpr Duration kNotPolled = milliseconds(500);
+// An open connection has to be polled once a second, for its keep-alive.
+constexpr Duration kNotPolled = seconds(2);
 
 int badness(engine::PathState state) {
   switch (state) {
