@@ -5,7 +5,7 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-AREAS = "ADDR|WIRE|PATH|CPSN|LOSS|HEALTH|ACK|MSG|MEM|CC|CONN|PMTU|SEC"
+AREAS = "ADDR|WIRE|PATH|CPSN|LOSS|HEALTH|ACK|MSG|MEM|CC|CONN|PMTU|SEC|TEL"
 RULE = re.compile(r"^\*\*(MR-(" + AREAS + r")-\d{3})\*\* (.+)$")
 LEVEL = re.compile(r"\b(MUST NOT|MUST|SHOULD NOT|SHOULD|MAY)\b")
 

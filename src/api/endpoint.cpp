@@ -14,6 +14,8 @@
 #include "driver/udp/udp_driver.h"
 #include "engine/engine.h"
 #include "telemetry/recorded_engine.h"
+#include "telemetry/sinks.h"
+#include "telemetry/stat_page.h"
 #include "wire/types.h"
 
 namespace metaroce::api {
@@ -106,10 +108,11 @@ Expected<std::unique_ptr<Endpoint>, Error> Endpoint::open(const EndpointOptions&
   return endpoint;
 }
 
-Expected<void, Error> Endpoint::open_taps(const engine::EngineConfig& config, uint64_t seed) {
+Expected<void, Error> Endpoint::open_taps(engine::EngineConfig& config, uint64_t seed) {
   const Duration to_wall_clock = nanoseconds(wall_clock_ns() - driver::now().ns);
   if (!options_.record.empty()) {
-    auto made = telemetry::Recorder::create(options_.record, config, Rng(seed), to_wall_clock);
+    auto made = telemetry::Recorder::create(options_.record, config, Rng(seed), to_wall_clock,
+                                            driver::now());
     if (!made) return unexpected(Error{Status::kInvalid, EIO, made.error()});
     recorder_ = std::move(*made);
   }
@@ -118,6 +121,13 @@ Expected<void, Error> Endpoint::open_taps(const engine::EngineConfig& config, ui
     if (!made) return unexpected(Error{Status::kInvalid, EIO, made.error()});
     pcap_ = std::move(*made);
   }
+  if (!options_.trace.empty()) {
+    auto made = telemetry::JsonTrace::create(options_.trace, driver::now(), to_wall_clock);
+    if (!made) return unexpected(Error{Status::kInvalid, EIO, made.error()});
+    trace_ = std::move(*made);
+    config.events = trace_.get();
+  }
+  if (options_.publish) page_ = telemetry::StatPage::create(config, driver_->port());
   return {};
 }
 
@@ -127,6 +137,11 @@ std::string Endpoint::telemetry_error() const {
     pcap_->flush();
     if (!text.empty() && !pcap_->error().empty()) text += "; ";
     text += pcap_->error();
+  }
+  if (trace_ != nullptr) {
+    trace_->flush();
+    if (!text.empty() && !trace_->error().empty()) text += "; ";
+    text += trace_->error();
   }
   return text;
 }
@@ -140,9 +155,10 @@ struct Endpoint::CountingEngine : telemetry::RecordedEngine<engine::Engine> {
   using Base = telemetry::RecordedEngine<engine::Engine>;
   uint64_t& in;
   uint64_t& out;
+  Time& last;
 
-  CountingEngine(const Base& base, uint64_t& packets_in, uint64_t& packets_out)
-      : Base(base), in(packets_in), out(packets_out) {}
+  CountingEngine(const Base& base, uint64_t& packets_in, uint64_t& packets_out, Time& round)
+      : Base(base), in(packets_in), out(packets_out), last(round) {}
 
   size_t on_packets(Time now, std::span<const engine::RxPacket> packets,
                     std::span<engine::Placement> placements) {
@@ -150,6 +166,7 @@ struct Endpoint::CountingEngine : telemetry::RecordedEngine<engine::Engine> {
     return Base::on_packets(now, packets, placements);
   }
   size_t poll_transmit(Time now, std::span<engine::TxRun> runs) {
+    last = now;
     const size_t n = Base::poll_transmit(now, runs);
     for (size_t i = 0; i < n; ++i) out += runs[i].count;
     return n;
@@ -157,12 +174,14 @@ struct Endpoint::CountingEngine : telemetry::RecordedEngine<engine::Engine> {
 };
 
 Endpoint::CountingEngine Endpoint::tapped() {
-  return {{*engine_, {recorder_.get(), pcap_.get()}}, packets_in_, packets_out_};
+  return {{*engine_, {recorder_.get(), pcap_.get()}}, packets_in_, packets_out_, last_round_};
 }
 
 size_t Endpoint::round() {
   CountingEngine counting = tapped();
-  return driver_->progress(counting);
+  const size_t work = driver_->progress(counting);
+  if (page_ != nullptr && page_->due(last_round_)) page_->publish(last_round_, *engine_);
+  return work;
 }
 
 bool Endpoint::collect() {
@@ -253,7 +272,7 @@ Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddres
       tapped().close(t, *handle, 0);
       return unexpected(connect_error(peer[0], Status::kUnresponsive, timeout));
     }
-    if (round() == 0) driver_->wait(*engine_, wake_fd_, end - t);
+    if (round() == 0) block(end - t);
     collect();
   }
 }
@@ -285,7 +304,7 @@ Expected<Peer, Error> Endpoint::accept(Duration timeout) {
                               "nobody connected to UDP port " + std::to_string(port()) +
                                   " within " + in_seconds(timeout)});
     }
-    if (round() == 0) driver_->wait(*engine_, wake_fd_, end - t);
+    if (round() == 0) block(end - t);
     collect();
   }
 }
@@ -341,7 +360,7 @@ bool Endpoint::wait(Duration timeout) {
     if (take_wake()) return false;
     const Time t = driver::now();
     if (t >= end) return false;
-    if (work == 0) driver_->wait(*engine_, wake_fd_, end - t);
+    if (work == 0) block(end - t);
   }
 }
 
@@ -381,7 +400,11 @@ Time Endpoint::next_wake() const {
 }
 void Endpoint::look_soon() { driver_->look_soon(); }
 bool Endpoint::spinning() const { return driver_->spinning(driver::now()); }
-void Endpoint::block(Duration timeout) { driver_->wait(*engine_, wake_fd_, timeout); }
+void Endpoint::block(Duration timeout) {
+  if (page_ != nullptr) page_->set_sleeping(true);
+  driver_->wait(*engine_, wake_fd_, timeout);
+  if (page_ != nullptr) page_->set_sleeping(false);
+}
 
 bool Endpoint::connection_status(ConnectionHandle connection, ConnectionStatus& out) const {
   return engine_->connection_status(connection, out);

@@ -24,8 +24,10 @@ class Engine;
 struct EngineConfig;
 }
 namespace metaroce::telemetry {
+class JsonTrace;
 class PcapWriter;
 class Recorder;
+class StatPage;
 }
 
 namespace metaroce::api {
@@ -59,6 +61,8 @@ struct EndpointOptions {
   uint32_t send_buffer = 1u << 20;
   Duration spin = microseconds(50);
   std::string record;  ///< file that gets every call of the engine (docs/telemetry.md); "": none
+  std::string trace;   ///< file that gets every event of the engine (JSON text sequences); "": none
+  bool publish = true;  ///< show the connections to `metaroce stat`
   std::string pcap;    ///< pcapng file that gets every datagram; "": none
 };
 
@@ -163,7 +167,7 @@ class Endpoint {
  private:
   struct CountingEngine;
   CountingEngine tapped();
-  Expected<void, Error> open_taps(const engine::EngineConfig& config, uint64_t seed);
+  Expected<void, Error> open_taps(engine::EngineConfig& config, uint64_t seed);
   explicit Endpoint(const EndpointOptions& options);
   size_t round();
   bool collect();
@@ -171,9 +175,12 @@ class Endpoint {
 
   EndpointOptions options_;
   std::unique_ptr<driver::UdpDriver> driver_;
-  std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<telemetry::Recorder> recorder_;
   std::unique_ptr<telemetry::PcapWriter> pcap_;
+  std::unique_ptr<telemetry::JsonTrace> trace_;
+  std::unique_ptr<telemetry::StatPage> page_;
+  std::unique_ptr<engine::Engine> engine_;  // speaks to the trace as long as it lives
+  Time last_round_{0};
   std::vector<Completion> completions_;
   size_t completions_begin_ = 0;
   size_t completions_end_ = 0;

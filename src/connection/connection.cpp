@@ -4,42 +4,6 @@
 
 namespace metaroce::connection {
 
-const char* to_string(PathState state) {
-  switch (state) {
-    case PathState::kOpening:
-      return "opening";
-    case PathState::kValidating:
-      return "validating";
-    case PathState::kGood:
-      return "good";
-    case PathState::kSuspect:
-      return "suspect";
-    case PathState::kDead:
-      return "dead";
-    case PathState::kClosed:
-      return "closed";
-  }
-  return "?";
-}
-
-static PathState public_state(path::State state) {
-  switch (state) {
-    case path::State::kClosed:
-      return PathState::kClosed;
-    case path::State::kOpening:
-      return PathState::kOpening;
-    case path::State::kValidating:
-      return PathState::kValidating;
-    case path::State::kGood:
-      return PathState::kGood;
-    case path::State::kSuspect:
-      return PathState::kSuspect;
-    case path::State::kDead:
-      return PathState::kDead;
-  }
-  return PathState::kClosed;
-}
-
 Connection::Connection(Shared& shared, ConnectionHandle handle)
     : shared_(shared),
       handle_(handle),
@@ -91,7 +55,7 @@ Status Connection::post(const WorkRequest& request) {
     return Status::kNotConnected;
   }
   completions_hint_ = true;  // on a failed stream it completes at once
-  return sender_.post(request);
+  return sender_.post(request, shared_.telemetry.now());
 }
 
 Status Connection::post_receive(Time, const ReceiveRequest& request) {
@@ -144,37 +108,6 @@ bool Connection::idle() const {
   return std::none_of(paths_.begin(), paths_.end(), [](const auto& slot) {
     return slot->rx.is_open() && slot->rx.ack_at() != kNever;
   });
-}
-
-void Connection::fill_status(ConnectionStatus& out) const {
-  out.state = state_;
-  out.peer = peer_from_;
-  out.payload = payload_;
-  out.window = static_cast<uint32_t>(std::min<uint64_t>(congestion_.bytes(), 0xFFFFFFFFu));
-  out.in_flight_packets = in_flight_packets_;
-  out.paths = tx_paths_;
-  out.planes = planes_;
-  out.counters = counters_;
-  out.counters.messages_received = receiver_.messages_delivered();
-}
-
-size_t Connection::fill_path_status(std::span<PathStatus> out) const {
-  size_t n = 0;
-  for (uint32_t i = 0; i < paths_.size() && n < out.size(); ++i) {
-    const path::PathSender& tx = paths_[i]->tx;
-    PathStatus& s = out[n++];
-    s.id = static_cast<uint8_t>(i);
-    s.plane = i < tx_paths_ ? tx.plane : paths_[i]->rx.plane;
-    s.state = public_state(tx.state());
-    s.source_port = tx.port;
-    s.pmtu = tx.pmtu;
-    s.window = static_cast<uint32_t>(tx.window().bytes());
-    s.in_flight = tx.in_flight();
-    s.srtt = tx.srtt();
-    s.min_rtt = tx.min_rtt();
-    s.counters = tx.counters;
-  }
-  return n;
 }
 
 uint64_t Connection::hash() const {

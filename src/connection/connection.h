@@ -17,6 +17,8 @@
 
 namespace metaroce::connection {
 
+PathState public_state(path::State state);
+
 class Connection final : public path::Listener {
  public:
   Connection(Shared& shared, ConnectionHandle handle);
@@ -85,7 +87,9 @@ class Connection final : public path::Listener {
   size_t poll(std::span<Completion> out);
   void close(Time now, uint32_t code);
 
-  void fill_status(ConnectionStatus& out) const;
+  void fill_status(Time now, ConnectionStatus& out) const;
+  /// Adds the counters of all paths, and of the connection.
+  void add_counters(PathCounters& paths, ConnectionCounters& own) const;
   size_t fill_path_status(std::span<PathStatus> out) const;
   uint64_t hash() const;
   bool idle() const;
@@ -109,6 +113,9 @@ class Connection final : public path::Listener {
     uint32_t last_padding = 0;  ///< of the last probe, which may have to be repeated
     std::array<std::byte, wire::kProbeBytes> last_probe{};
     Time pmtu_at = kNever;
+    path::State noted = path::State::kClosed;  ///< state that note_change() knows
+    PathChange change = PathChange::kNone;
+    Time changed_at{0};
   };
 
   /// What the next packet of a run must say, and what was taken but not noted yet.
@@ -152,6 +159,13 @@ class Connection final : public path::Listener {
   void apply_marks(Time now, PathSlot& slot, const path::AckOutcome& outcome, uint16_t ce,
                    bool limited, bool all_limited);
 
+  // what others see (observe.cpp, stall.cpp)
+  void note_change(PathSlot& slot, PathChange reason);
+  void note_state(Status status);
+  void note_stall(Time now);
+  StallReason stall_reason(Time now) const;
+  StallReason stall_of_waiting() const;
+
   // set-up
   void create_tables(uint32_t peer_cpsn);
   void become_open(Time now, ConnectionEventKind kind);
@@ -181,7 +195,7 @@ class Connection final : public path::Listener {
   void update_payload();
   void recut_large();
   void verdict(Time now, PathSlot& slot);
-  void declare_dead(Time now, PathSlot& slot);
+  void declare_dead(Time now, PathSlot& slot, PathChange reason);
   void after_state_change(PathSlot& slot);
   void tell_path_state(PathSlot& slot);
   void check_paths_open();
@@ -304,6 +318,9 @@ class Connection final : public path::Listener {
   message::Receiver receiver_;
   congestion::Window congestion_;
   ConnectionCounters counters_;
+  ConnectionState told_state_ = ConnectionState::kDead;
+  StallReason told_stall_ = StallReason::kNone;
+  Time stalled_at_{0};
 
   uint32_t payload_ = 0;
   uint32_t wanted_run_ = 1;   ///< packets of a run, by what waits

@@ -30,6 +30,8 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   current_ack_ = nullptr;
   if (!outcome.valid) return shared_.drop(wire::DropReason::kAckInvalid);
 
+  shared_.telemetry.emit(EventKind::ack_received, handle_, ack.f.path, ack.f.counter, ack.f.base,
+                         outcome.newly_acked);
   heard_at_ = now;
   verdict_at_ = kNever;
   if (outcome.newer) {
@@ -40,7 +42,10 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   if (seq_gt(ack.f.counter, highest_ack_counter_)) highest_ack_counter_ = ack.f.counter;
   if (highest_ack_counter_ - ack.f.counter <= 4096) sender_.on_limit16(ack.f.stream, ack.f.limit);
   if (outcome.padded_acked > 0) on_padded_acked(now, slot, outcome.padded_acked);
-  if (slot.tx.state() != before) after_state_change(slot);
+  if (slot.tx.state() != before) {
+    note_change(slot, PathChange::kAnswered);
+    after_state_change(slot);
+  }
   watch(slot);
   if (outcome.newly_acked > 0 && sender_.bytes_waiting() == 0) {
     const Time sent = now - wire::since_stamp(now, ack.f.stamp);
@@ -72,7 +77,12 @@ void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& o
   info.bytes = acked_bytes_now_;
   info.marked = ce;
   info.limited = limited;
+  const uint64_t before = slot.tx.window().bytes();
   slot.tx.window().on_ack(info, path_limits);  // MR-CC-002
+  if (slot.tx.window().bytes() < before) {
+    shared_.telemetry.emit(EventKind::window_cut, handle_, slot.tx.id, before,
+                           slot.tx.window().bytes(), ce);
+  }
   info.limited = all_limited;
   congestion_.on_ack(info, all_limits);
   if (ce > 0) marked_at_ = now;
@@ -82,7 +92,9 @@ void Connection::apply_marks(Time now, PathSlot& slot, const path::AckOutcome& o
 void Connection::on_delivered(uint8_t path, uint32_t seq, const path::SentRecord& record,
                               bool refused, bool was_lost) {
   current_refused_seq_ = seq;
-  if (!was_lost) {
+  if (was_lost) {
+    shared_.telemetry.emit(EventKind::packet_late, handle_, path, seq, record.cpsn);
+  } else {
     --in_flight_packets_;
     in_flight_bytes_ -= record.size;
     acked_bytes_now_ += record.size;
@@ -172,6 +184,8 @@ void Connection::decide(uint32_t cpsn, SendEntry& entry, bool refused, uint8_t p
     return;
   }
   ++counters_.refusals;
+  shared_.telemetry.emit(EventKind::refusal_heard, handle_, path, current_refused_seq_, cpsn,
+                         static_cast<uint64_t>(current_ack_->f.reason));
   const wire::AckFields& f = current_ack_->f;
   const Duration rtt = paths_[path]->tx.srtt();
   if (entry.voided) {
@@ -197,11 +211,18 @@ void Connection::on_lost(uint8_t path, uint32_t seq, const path::SentRecord& rec
   if (record.kind == SentKind::kPaddedProbe) return on_padded_lost(slot);
   --in_flight_packets_;
   in_flight_bytes_ -= record.size;
+  shared_.telemetry.emit(EventKind::packet_lost, handle_, path, seq, record.cpsn,
+                         slot.tx.lost_by_gap());
   if (slot.tx.lost_by_gap() && slot.tx.loss_means_congestion()) {  // MR-CC-005
     const uint64_t packet = payload_ + 64;
+    const uint64_t window = slot.tx.window().bytes();
     slot.tx.window().on_congestion_loss(
         current_time_, slot.tx.srtt(),
         {packet, shared_.settings.max_path_window, static_cast<uint32_t>(packet)});
+    if (slot.tx.window().bytes() < window) {
+      shared_.telemetry.emit(EventKind::window_cut, handle_, path, window,
+                             slot.tx.window().bytes());
+    }
   }
   if (record.kind == SentKind::kData && record.size > 1280) note_big_loss(slot);
   if (!window_->contains(record.cpsn)) return;
@@ -244,6 +265,7 @@ void Connection::on_control_accepted(uint32_t slot_index) {
       if (body.path < tx_paths_ && paths_[body.path]->tx.state() == path::State::kOpening) {
         PathSlot& slot = *paths_[body.path];
         slot.tx.become_validating(current_time_);  // MR-CONN-020
+        note_change(slot, PathChange::kConfirmed);
         start_pmtu_search(current_time_, slot, pmtu_target(slot.tx.plane), false);
       }
       return;
@@ -260,6 +282,7 @@ void Connection::on_control_refused(uint32_t slot_index) {
   if (body.opcode != wire::ControlOpcode::kPathOpen || body.path >= tx_paths_) return;
   path::PathSender& tx = paths_[body.path]->tx;
   if (tx.state() == path::State::kOpening) tx.close(*this);  // the peer has no room for it
+  note_change(*paths_[body.path], PathChange::kNotTaken);
   check_paths_open();
 }
 

@@ -292,6 +292,7 @@ void Connection::open_handshake_paths() {
                  path::State::kGood, guess);
     slot.tx.pmtu = 1280;
     tell_path_state(slot);
+    note_change(slot, PathChange::kOpened);
   }
   for (uint32_t i = 0; i < theirs; ++i) {
     paths_[i]->rx.open(setup_plane_, 0, peer_start_seq_ + (i << 24), peer_[setup_plane_]);
@@ -336,8 +337,12 @@ void Connection::fail(Time now, Status status, ConnectionEventKind kind) {
   sender_.fail_all(status);
   receiver_.fail_all(status);
   completions_hint_ = true;
-  for (uint32_t i = 0; i < tx_paths_; ++i) paths_[i]->tx.close(*this);
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    paths_[i]->tx.close(*this);
+    note_change(*paths_[i], PathChange::kEnded);
+  }
   state_ = ConnectionState::kTimeWait;
+  note_state(status);
   // MR-CONN-031
   time_wait_end_ = now + std::max(smallest_srtt() * 4, nanoseconds(shared_.settings.time_wait));
   setup_at_ = setup_give_up_ = expect_since_ = verdict_at_ = credit_probe_at_ = kNever;

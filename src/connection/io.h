@@ -102,6 +102,38 @@ enum class NetworkHint : uint8_t {
   kNotSent,          ///< the datagrams never left the host
 };
 
+/// Why a path is in its state: the last thing that changed it.
+enum class PathChange : uint8_t {
+  kNone,
+  kOpened,        ///< by the handshake, or PATH_OPEN is on its way
+  kConfirmed,     ///< the peer took PATH_OPEN; its address is being validated
+  kValidated,     ///< a padded probe was answered
+  kSilent,        ///< a probe went unanswered
+  kUnanswered,    ///< more probes went unanswered than its loss explains
+  kAnswered,      ///< it was heard of again
+  kLinkDown,      ///< the plane's own link is down
+  kPeerReport,    ///< the peer says that the plane is down
+  kNotTaken,      ///< the peer has no room for it
+  kEnded,         ///< the connection ended
+};
+const char* to_string(PathChange change);
+
+/// What a connection's work waits for, looked at from outside.
+enum class StallReason : uint8_t {
+  kNone,         ///< it moves
+  kApplication,  ///< nothing is posted
+  kSetup,        ///< not open yet
+  kWindow,       ///< congestion window, or the packets the peer can take at once, are in flight
+  kHint,         ///< the receiver's rate hint (hints are not enforced yet)
+  kCredit,       ///< the peer has no receive for it, or asked to wait
+  kCpsnWindow,   ///< an old packet is undecided, newer ones have no number left
+  kOrderHole,    ///< messages arrived behind one that did not
+  kPathDead,     ///< no path answers
+  kPool,         ///< a pool of the engine is empty
+  kClosed,       ///< closing or closed
+};
+const char* to_string(StallReason reason);
+
 struct PathStatus {
   uint8_t id = 0;
   uint8_t plane = 0;
@@ -113,6 +145,12 @@ struct PathStatus {
   Duration srtt;
   Duration min_rtt;
   bool ecn_bleached = false;
+  uint8_t epoch = 0;
+  uint32_t in_flight_packets = 0;
+  uint32_t loss_ppm = 0;   ///< recent, as the path judges it
+  PathChange change = PathChange::kNone;
+  Time changed_at{0};      ///< when it got into its state
+  uint16_t peer_port = 0;  ///< the service port it sends to
   PathCounters counters;
 };
 
@@ -124,6 +162,7 @@ enum class ConnectionState : uint8_t {
   kTimeWait,   ///< closed, still answers repetitions
   kDead,       ///< may be removed
 };
+const char* to_string(ConnectionState state);
 
 struct ConnectionStatus {
   ConnectionState state = ConnectionState::kDead;
@@ -133,6 +172,13 @@ struct ConnectionStatus {
   uint32_t in_flight_packets = 0;
   uint32_t paths = 0;
   uint32_t planes = 0;
+  StallReason stall = StallReason::kNone;
+  bool has_work = false;   ///< something posted is unfinished
+  uint64_t oldest_work = 0;      ///< id of the oldest posted request that is unfinished
+  Duration oldest_age;           ///< since it was posted, to 1 ms
+  uint64_t bytes_waiting = 0;    ///< posted and never sent
+  uint64_t in_flight_bytes = 0;
+  Duration silent;               ///< since anything was heard of the peer
   ConnectionCounters counters;
 };
 

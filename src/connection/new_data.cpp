@@ -117,6 +117,10 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
     i = stop;
   }
   const uint32_t bytes = front.length * (n - 1) + back.length;
+  for (uint32_t i = 0; shared_.telemetry.heard() && i < n; ++i) {
+    shared_.telemetry.emit(EventKind::packet_sent, handle_, slot.tx.id, seq + i, cpsn + i,
+                           i + 1 < n ? size : back_size);
+  }
   watch(slot);
   slot.tx.counters.tx_new += n;
   slot.tx.counters.tx_bytes += bytes;

@@ -56,6 +56,7 @@ void Connection::open_other_paths(Time now) {
     const uint16_t port = take_port();
     slot.tx.open(static_cast<uint8_t>(i), plane, start, port, path::State::kOpening, setup_rtt_);
     slot.tx.generation = 1;
+    note_change(slot, PathChange::kOpened);
   }
   next_open_ = per_plane;
   open_waiting_paths();
@@ -105,6 +106,7 @@ void Connection::on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size) {
   survey_due_ = true;
   const bool fell = slot.pmtu_verify && ip_size < slot.tx.pmtu;
   if (slot.tx.pmtu < ip_size || fell) {
+    shared_.telemetry.emit(EventKind::pmtu_changed, handle_, slot.tx.id, slot.tx.pmtu, ip_size);
     slot.tx.pmtu = ip_size;
     payload_dirty_ = true;
   }
@@ -115,6 +117,7 @@ void Connection::on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size) {
   slot.big_losses = 0;
   if (slot.tx.state() == path::State::kValidating) {  // MR-PATH-042
     slot.tx.become_good(false);
+    note_change(slot, PathChange::kValidated);
     after_state_change(slot);
   }
   if (ip_size >= slot.pmtu_goal) {
@@ -214,12 +217,15 @@ void Connection::verdict(Time now, PathSlot& slot) {
     dead = other && !same;
   }
   // MR-HEALTH-007: the last ones are never given up.
-  if (dead && active_paths() > shared_.settings.min_active_paths) declare_dead(now, slot);
+  if (dead && active_paths() > shared_.settings.min_active_paths) {
+    declare_dead(now, slot, PathChange::kUnanswered);
+  }
 }
 
-void Connection::declare_dead(Time now, PathSlot& slot) {
+void Connection::declare_dead(Time now, PathSlot& slot, PathChange reason) {
   current_time_ = now;
   slot.tx.become_dead(now, *this);
+  note_change(slot, reason);
   after_state_change(slot);
 }
 
@@ -261,7 +267,7 @@ void Connection::on_plane_state(Time now, uint8_t plane, bool up) {
     if (up) {
       slot.tx.probe_soon(now);
     } else if (active_paths() > shared_.settings.min_active_paths) {
-      declare_dead(now, slot);  // MR-HEALTH-020: at once
+      declare_dead(now, slot, PathChange::kLinkDown);  // MR-HEALTH-020: at once
     }
   }
   send_port_status(now);
@@ -298,7 +304,7 @@ void Connection::on_port_status(Time now, const wire::ControlPacket& packet) {
     if ((peer_mask_ & bit) != 0) {
       if ((before & bit) == 0) slot.tx.probe_soon(now);
     } else if (active_paths() > shared_.settings.min_active_paths) {
-      declare_dead(now, slot);
+      declare_dead(now, slot, PathChange::kPeerReport);
     }
   }
 }
@@ -384,7 +390,11 @@ bool Connection::change_port(Time now, uint8_t path, uint16_t port) {
   survey_due_ = true;
   if (path >= tx_paths_) return false;
   announce_acks_ = true;  // the first packet of a new epoch asks for an ACK
-  return paths_[path]->tx.change_port(now, port);
+  path::PathSender& tx = paths_[path]->tx;
+  const uint16_t before = tx.port;
+  if (!tx.change_port(now, port)) return false;
+  shared_.telemetry.emit(EventKind::port_changed, handle_, path, before, port, tx.epoch());
+  return true;
 }
 
 }  // namespace metaroce::connection

@@ -43,6 +43,8 @@ void Connection::note(Time now, PathSlot& slot, const RxPacket& rx, const wire::
   heard_at_ = now;
   last_rx_path_ = s.path;
   ++slot.tx.counters.rx_packets;
+  shared_.telemetry.emit(EventKind::packet_received, handle_, s.path, s.path_seq, s.cpsn,
+                         static_cast<uint64_t>(fate));
   slot.rx.note(now, a, shared_.settings, slot.tx.srtt());
   owe_ack(slot);
 }
@@ -76,6 +78,8 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
   if (!admission.accepted) {
     filter_->decide(d.s.cpsn, Fate::kRefused);
     ++slot->tx.counters.rx_refused;
+    shared_.telemetry.emit(EventKind::packet_refused, handle_, d.s.path, d.s.path_seq, d.s.cpsn,
+                           static_cast<uint64_t>(reason));
     const bool wait = reason == Refusal::kNotReady || reason == Refusal::kStreamNotReady;
     slot->rx.set_refusal(
         d.s.path_seq, reason, d.stream, admission.rq_seq,
@@ -87,6 +91,7 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
   const bool placed = place(d, admission, target, placement);  // MR-CPSN-032
   receiver_.commit(d, admission);
   completions_hint_ = true;
+  ++slot->tx.counters.rx_accepted;
   slot->tx.counters.rx_bytes += d.payload_length;
   counters_.bytes_received += d.payload_length;
   note(now, *slot, rx, d.s, Fate::kAccepted, d.last(), false, d.stream);
@@ -147,6 +152,7 @@ void Connection::on_control(Time now, const RxPacket& rx) {
   Fate fate = filter_->lookup(cpsn);
   const bool fresh = fate == Fate::kUnseen;
   if (fresh && state_ == ConnectionState::kTimeWait) return shared_.drop(DropReason::kNoState);
+  ++(fresh ? slot->tx.counters.rx_control : slot->tx.counters.rx_duplicates);
   if (fresh) {
     fate = execute_control(now, *decoded, rx) ? Fate::kAccepted : Fate::kRefused;
     filter_->decide(cpsn, fate);
@@ -220,6 +226,7 @@ void Connection::on_probe(Time now, const RxPacket& rx) {
   if (slot == nullptr) return;
   // MR-CPSN-004: the CPSN it names was sent; a made-up one is as far off as that of made-up data.
   if (!filter_->in_range(decoded->s.cpsn)) return shared_.drop(DropReason::kCpsnWindow);
+  ++slot->tx.counters.rx_probes;
   if (decoded->stream != 0) receiver_.on_credit_asked(decoded->stream);
   note(now, *slot, rx, decoded->s, Fate::kUnseen, true, false, decoded->stream);
 }
@@ -234,6 +241,7 @@ void Connection::on_void(Time now, const RxPacket& rx) {
   Fate fate = filter_->lookup(target);
   const bool fresh = fate == Fate::kUnseen;
   if (fresh && state_ == ConnectionState::kTimeWait) return shared_.drop(DropReason::kNoState);
+  ++slot->tx.counters.rx_control;
   if (fresh) {  // MR-CPSN-020
     fate = Fate::kVoided;
     filter_->decide(target, fate);

@@ -28,6 +28,7 @@ size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   wanted_run_ = 1;
   transmit_copies(now, writer);
   window_->advance();
+  if (shared_.telemetry.heard()) note_stall(now);
   return writer.used();
 }
 
@@ -107,6 +108,8 @@ void Connection::send_ack(Time now, RunWriter& writer, PathSlot& slot) {
   ack.f.stream = slot.rx.credit_stream;
   ack.f.limit = static_cast<uint16_t>(receiver_.limit(ack.f.stream));  // MR-ACK-018
   slot.rx.fill_ack(now, ack);
+  shared_.telemetry.emit(EventKind::ack_sent, handle_, slot.tx.id, ack.f.counter, ack.f.base,
+                         ack.is_long);
   writer.commit(wire::encode(ack, writer.header()), nullptr, 0);
   writer.end();
 }
@@ -161,6 +164,7 @@ bool Connection::send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_
   if (writer.full()) return false;
   begin_run(writer, slot, true);
   const uint32_t seq = slot.tx.on_probe_sent(now, ip_size);
+  shared_.telemetry.emit(EventKind::probe_sent, handle_, slot.tx.id, seq, ip_size, stream);
   wire::ProbePacket probe;
   // A padded probe is tracked and thereby unresolved; a plain one never holds the floor.
   probe.s = sequenced(now, slot, seq, window_->next() - 1);
@@ -187,6 +191,7 @@ void Connection::repeat_probe(Time now, RunWriter& writer, PathSlot& slot) {
   begin_run(writer, slot, true);
   slot.tx.on_probe_repeated(now);
   watch(slot);
+  shared_.telemetry.emit(EventKind::probe_sent, handle_, slot.tx.id, slot.tx.next_seq() - 1, 0, 0);
   std::copy(slot.last_probe.begin(), slot.last_probe.end(), writer.header());
   writer.commit(slot.last_probe.size(), nullptr, slot.last_padding);
   writer.end();
@@ -323,6 +328,7 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
     kind = SentKind::kControl;
   }
   const uint32_t seq = slot.tx.on_sent(now, cpsn, static_cast<uint16_t>(size), kind);
+  shared_.telemetry.emit(EventKind::packet_sent, handle_, slot.tx.id, seq, cpsn, size);
   uint8_t flags = copy ? wire::flag::kCopy : 0;
   if (entry.sent && !copy) flags |= wire::flag::kRetransmission;  // MR-WIRE-032
   if (last || announce_acks_) flags |= wire::flag::kAckRequest | wire::flag::kLastPath;
@@ -335,6 +341,9 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
     path::PathSender& tx = slot.tx;
     ++(copy ? tx.counters.tx_copies : entry.sent ? tx.counters.tx_repair : tx.counters.tx_new);
     slot.tx.counters.tx_bytes += entry.fragment.length;
+  } else {
+    ++slot.tx.counters.tx_control;
+    counters_.voids += kind == SentKind::kVoid;
   }
   if (entry.lost_path != kNoList) {
     paths_[entry.lost_path]->tx.on_resent(now, entry.lost_seq);

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "base/events.h"
 #include "base/ring.h"
 #include "base/rng.h"
 #include "base/settings.h"
@@ -41,7 +42,8 @@ struct Shared {
 
   void drop(wire::DropReason reason) {
     ++drops[static_cast<size_t>(reason)];
-    ++dropped;
+    ++counters.rx_dropped;
+    telemetry.emit(EventKind::packet_dropped, 0, 0xFF, static_cast<uint64_t>(reason));
   }
 
   Settings settings;
@@ -62,6 +64,10 @@ struct Shared {
   uint64_t dropped = 0;  ///< sum of drops
   uint32_t next_port = 0;
   uint16_t versions = 1;  ///< of the protocol, bit v = version v
+  EventSource telemetry;
+  EndpointCounters counters;
+  PathCounters gone_paths;               ///< of connections that were removed
+  ConnectionCounters gone_connections;
 };
 
 }  // namespace metaroce::connection

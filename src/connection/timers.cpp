@@ -62,6 +62,7 @@ void Connection::path_timers(Time now) {
     PathSlot& slot = *paths_[i];
     if (now >= slot.tx.deadline()) {
       const path::TimerOutcome out = slot.tx.on_timer(now, *this);
+      if (out.suspect) note_change(slot, PathChange::kSilent);
       if (out.suspect) after_state_change(slot);
       if (out.unanswered && slot.tx.state() == path::State::kValidating) {
         slot.tx.expire_padded(now, nanoseconds(shared_.settings.pmtu_wait), *this);
@@ -96,6 +97,7 @@ void Connection::backstop(Time now) {
   SendEntry& entry = window_->at(cpsn);
   if (entry.state != SendEntry::State::kUndecided || entry.list != kNoList) return;
   ++counters_.backstops;
+  shared_.telemetry.emit(EventKind::backstop, handle_, 0xFF, cpsn);
   queue_repair(cpsn, entry, kAnyList);
 }
 
@@ -108,7 +110,9 @@ void Connection::keep_alive(Time now) {
     if (!slot.tx.is_good()) continue;
     survey_due_ = true;
     slot.tx.probe_soon(now);
-    if (slot.tx.on_timer(now, *this).suspect) after_state_change(slot);
+    const bool suspect = slot.tx.on_timer(now, *this).suspect;
+    if (suspect) note_change(slot, PathChange::kSilent);
+    if (suspect) after_state_change(slot);
     return;
   }
 }
@@ -155,6 +159,7 @@ void Connection::on_deadline(Time now) {
 }
 
 void Connection::update_deadline(Time now) {
+  note_state(Status::kOk);
   Time t = earlier(setup_at_, setup_give_up_);
   if (state_ == ConnectionState::kTimeWait) t = time_wait_end_;
   t = earlier(t, ack_from_);
@@ -177,6 +182,8 @@ void Connection::update_deadline(Time now) {
 }
 
 void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint32_t value) {
+  shared_.telemetry.emit(EventKind::network_hint, handle_, path, static_cast<uint64_t>(hint),
+                         value);
   Status status = Status::kUnreachable;
   if (hint == NetworkHint::kPortUnreachable) status = Status::kRefused;
   if (hint == NetworkHint::kTooBig) {

@@ -13,6 +13,8 @@ using connection::ConnectionEvent;
 using connection::NetworkHint;
 using connection::PathEvent;
 using connection::PathState;
+using connection::PathChange;
+using connection::StallReason;
 using connection::PathStatus;
 using connection::ConnectionState;
 using connection::ConnectionStatus;

@@ -40,6 +40,7 @@ class Engine::Impl {
         past_(std::clamp(config_.settings.max_connections, 64u, 4096u)) {
     shared_.next_port = config_.first_source_port;
     shared_.versions = config_.versions;
+    shared_.telemetry.set_sink(config_.events);
   }
 
   // --- packets in ---
@@ -49,6 +50,8 @@ class Engine::Impl {
     called_at_ = now;
     size_t placed = 0;
     Connection* running = nullptr;
+    shared_.telemetry.set_time(now);
+    shared_.counters.rx_datagrams += packets.size();
     for (size_t i = 0; i < packets.size(); ++i) {
       if (running != nullptr) {
         if (running->continue_run(packets[i], placements[placed])) {
@@ -63,8 +66,10 @@ class Engine::Impl {
         shared_.drop(common.error());
         continue;
       }
+      const uint64_t dropped = shared_.counters.rx_dropped;
       if (common->connection == 0 || common->type == PacketType::kUnknownConnection) {
         on_outside(now, *common, packets[i]);
+        count_setup(dropped);
         continue;
       }
       Connection* c = find(common->connection);
@@ -72,14 +77,14 @@ class Engine::Impl {
         on_unknown(now, *common, packets[i]);
         continue;
       }
-      const uint64_t dropped = shared_.dropped;
       if (dispatch(now, *c, *common, packets[i], placements[placed])) {
         placements[placed++].packet = static_cast<uint32_t>(i);
       }
       // Whoever is not the peer must not tell by the answers which ids are in use.
-      if (shared_.dropped != dropped && !c->knows(packets[i].from)) {
+      if (shared_.counters.rx_dropped != dropped && !c->knows(packets[i].from)) {
         answer_unknown(now, *common, packets[i]);
       }
+      if (common->type > PacketType::kAckWideRefused) count_setup(dropped);
       touch(c->handle() >> 16);
       if (c->in_run()) running = c;
     }
@@ -144,6 +149,11 @@ class Engine::Impl {
         shared_.drop(DropReason::kNoState);
         return false;
     }
+  }
+
+  /// A packet of the set-up was dropped, or taken.
+  void count_setup(uint64_t dropped_before) {
+    shared_.counters.rx_setup += shared_.counters.rx_dropped == dropped_before;
   }
 
   template <class Packet>
@@ -336,6 +346,7 @@ class Engine::Impl {
 
   size_t poll_transmit(Time now, std::span<TxRun> runs) {
     size_t used = 0;
+    shared_.telemetry.set_time(now);
     for (; !replies_.empty() && used < runs.size(); replies_.pop()) {
       send_reply(replies_.front(), runs[used++]);
     }
@@ -353,7 +364,18 @@ class Engine::Impl {
       c->update_deadline(now);
       deadlines_.set(index, c->deadline());
     }
+    count_sent(runs.first(used));
     return used;
+  }
+
+  void count_sent(std::span<const TxRun> runs) {  // MR-TEL-018
+    for (const TxRun& run : runs) {
+      shared_.counters.tx_datagrams += run.count;
+      const auto type = std::to_integer<uint8_t>(run.headers[0]) & 0x3F;
+      if (type > static_cast<int>(PacketType::kAckWideRefused)) {
+        shared_.counters.tx_setup += run.count;
+      }
+    }
   }
 
   void send_reply(const Reply& reply, TxRun& run) {
@@ -377,6 +399,7 @@ class Engine::Impl {
 
   void on_deadline(Time now) {
     called_at_ = now;
+    shared_.telemetry.set_time(now);
     while (!deadlines_.empty() && deadlines_.earliest() <= now) {
       const uint32_t index = deadlines_.earliest_index();
       Connection& c = *table_[index];
@@ -409,6 +432,7 @@ class Engine::Impl {
       ++used_;
       // MR-CONN-032: fresh random bits whenever an index is used again; never 0 as a whole.
       const auto random = static_cast<uint32_t>(1 + ids_.below(0xFFFF));  // MR-WIRE-009
+      ++shared_.counters.connections_opened;
       table_[index] = std::make_unique<Connection>(shared_, (index << 16) | random);
       return table_[index].get();
     }
@@ -470,6 +494,8 @@ class Engine::Impl {
       n = c.poll(done);
       for (size_t i = 0; i < n; ++i) leftovers_.push(done[i]);
     }
+    c.add_counters(shared_.gone_paths, shared_.gone_connections);
+    ++shared_.counters.connections_gone;
     if (c.is_responder()) by_nonce_.erase(c.peer_nonce());
     table_[index].reset();
     --used_;
@@ -554,7 +580,8 @@ size_t Engine::poll_transmit(Time now, std::span<TxRun> runs) {
 Time Engine::next_deadline() const { return impl_->next_deadline(); }
 void Engine::on_deadline(Time now) { impl_->on_deadline(now); }
 
-size_t Engine::post(Time, std::span<const WorkRequest> requests, Status& status) {
+size_t Engine::post(Time now, std::span<const WorkRequest> requests, Status& status) {
+  impl_->shared_.telemetry.set_time(now);
   status = Status::kOk;
   size_t n = 0;
   for (const WorkRequest& r : requests) {
@@ -569,6 +596,7 @@ size_t Engine::post(Time, std::span<const WorkRequest> requests, Status& status)
 }
 
 size_t Engine::post_receives(Time now, std::span<const ReceiveRequest> requests, Status& status) {
+  impl_->shared_.telemetry.set_time(now);
   status = Status::kOk;
   size_t n = 0;
   for (const ReceiveRequest& r : requests) {
@@ -590,6 +618,7 @@ size_t Engine::poll_path_events(std::span<PathEvent> out) {
 memory::Regions& Engine::regions() { return impl_->shared_.regions; }
 
 Expected<ConnectionHandle, Status> Engine::connect(Time now, const ConnectRequest& request) {
+  impl_->shared_.telemetry.set_time(now);
   if (request.peer.empty() || request.peer[0].family == 0 || request.peer[0].port == 0) {
     return unexpected(Status::kInvalid);
   }
@@ -602,6 +631,7 @@ Expected<ConnectionHandle, Status> Engine::connect(Time now, const ConnectReques
 }
 
 void Engine::close(Time now, ConnectionHandle handle, uint32_t code) {
+  impl_->shared_.telemetry.set_time(now);
   Connection* c = impl_->find(handle);
   if (c == nullptr) return;
   c->close(now, code);
@@ -611,6 +641,7 @@ void Engine::close(Time now, ConnectionHandle handle, uint32_t code) {
 
 void Engine::on_network_hint(Time now, ConnectionHandle handle, uint8_t path, NetworkHint hint,
                              uint32_t value) {
+  impl_->shared_.telemetry.set_time(now);
   Connection* c = impl_->find(handle);
   if (c == nullptr) return;
   c->on_network_hint(now, path, hint, value);
@@ -619,6 +650,7 @@ void Engine::on_network_hint(Time now, ConnectionHandle handle, uint8_t path, Ne
 }
 
 void Engine::on_plane_state(Time now, uint8_t plane, bool up) {
+  impl_->shared_.telemetry.set_time(now);
   if (plane >= kMaxPlanes || impl_->shared_.plane_up[plane] == up) return;
   impl_->shared_.plane_up[plane] = up;
   for (uint32_t i = 0; i < impl_->table_.size(); ++i) {
@@ -648,15 +680,39 @@ void Engine::set_local_address(Time now, uint8_t plane, const SocketAddress& add
 }
 
 bool Engine::change_port(Time now, ConnectionHandle handle, uint8_t path, uint16_t port) {
+  impl_->shared_.telemetry.set_time(now);
   Connection* c = impl_->find(handle);
   return c != nullptr && c->change_port(now, path, port);
 }
 
 bool Engine::connection_status(ConnectionHandle handle, ConnectionStatus& out) const {
+  return connection_status(impl_->shared_.telemetry.now(), handle, out);
+}
+
+bool Engine::connection_status(Time now, ConnectionHandle handle, ConnectionStatus& out) const {
   const Connection* c = impl_->find(handle);
   if (c == nullptr) return false;
-  c->fill_status(out);
+  c->fill_status(now, out);
   return true;
+}
+
+size_t Engine::connections(std::span<ConnectionHandle> out) const {
+  size_t n = 0;
+  for (const auto& c : impl_->table_) {
+    if (c == nullptr) continue;
+    if (n < out.size()) out[n] = c->handle();
+    ++n;
+  }
+  return n;
+}
+
+EngineTotals Engine::totals() const {
+  const connection::Shared& shared = impl_->shared_;
+  EngineTotals sum{shared.counters, shared.gone_paths, shared.gone_connections};
+  for (const auto& c : impl_->table_) {
+    if (c != nullptr) c->add_counters(sum.paths, sum.connections);
+  }
+  return sum;
 }
 
 size_t Engine::path_status(ConnectionHandle handle, std::span<PathStatus> out) const {

@@ -5,12 +5,20 @@
 #include <memory>
 #include <vector>
 
+#include "base/events.h"
 #include "base/rng.h"
 #include "base/settings.h"
 #include "engine/api.h"
 #include "memory/regions.h"
 
 namespace metaroce::engine {
+
+/// Sums over an engine's life: connections that live and that are gone.
+struct EngineTotals {
+  EndpointCounters endpoint;
+  PathCounters paths;
+  ConnectionCounters connections;
+};
 
 struct EngineConfig {
   Settings settings;
@@ -20,6 +28,7 @@ struct EngineConfig {
   uint16_t first_source_port = 0;     ///< entropy ports start here; 0: drawn from the Rng
   uint32_t payload_alignment = 16;
   uint16_t versions = 1;              ///< bit v set = version v is offered and accepted
+  EventSink* events = nullptr;        ///< hears what happens inside; null: nobody
 };
 
 struct ConnectRequest {
@@ -74,6 +83,11 @@ class Engine {
 
   // Looking in.
   bool connection_status(ConnectionHandle connection, ConnectionStatus& out) const;
+  /// As above, with ages and the stall reason as of `now` instead of the last call with a time.
+  bool connection_status(Time now, ConnectionHandle connection, ConnectionStatus& out) const;
+  /// Handles of connections, in the order of their index; returns how many there are.
+  size_t connections(std::span<ConnectionHandle> out) const;
+  EngineTotals totals() const;
   size_t path_status(ConnectionHandle connection, std::span<PathStatus> out) const;
   /// Drops by reason (wire::DropReason) since construction.
   std::span<const uint64_t> drops() const;

@@ -423,6 +423,20 @@ size_t Receiver::poll(std::span<Completion> out) {
   return n;
 }
 
+bool Receiver::has_order_hole() const {
+  uint32_t looked_at = 0;
+  for (uint32_t i = streams_; i != kNoIndex && looked_at < 1024; ++looked_at) {
+    const ReceiveStream& stream = pools_.streams()[i];
+    i = stream.next_stream;
+    for (uint32_t m = stream.open.head; m != kNoIndex && looked_at < 1024; ++looked_at) {
+      const OpenMessage& message = pools_.messages()[m];
+      if (message.complete()) return true;  // what is next is delivered at once
+      m = message.link.next;
+    }
+  }
+  return false;
+}
+
 uint64_t Receiver::messages_delivered() const { return delivered_; }
 
 uint64_t Receiver::hash() const {

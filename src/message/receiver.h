@@ -95,6 +95,8 @@ class Receiver {
 
   size_t poll(std::span<Completion> out);
 
+  /// Whole messages wait behind one that is not; at most 1,024 records are looked at.
+  bool has_order_hole() const;
   uint64_t messages_delivered() const;
   uint64_t stale() const { return stale_; }  ///< packets of messages that were delivered before
   uint64_t hash() const;  ///< over stream ids, delivered MSNs, accepted bytes (order independent)

@@ -26,6 +26,7 @@ struct SendRecord {
   uint32_t rq_seq = 0;
   uint32_t remote_key = 0;
   uint32_t immediate = 0;
+  uint32_t posted_ms = 0;  ///< when it was posted, wraps
   uint32_t stream = kNoIndex;  ///< index of the stream record
   uint32_t next = kNoIndex;    ///< next request of the stream, later next completion
   uint16_t stream_id = 0;

@@ -30,6 +30,8 @@ uint64_t stream_key(ConnectionHandle connection, uint16_t stream) {
   return uint64_t{connection} << 16 | stream;
 }
 
+uint32_t milliseconds_of(Time t) { return static_cast<uint32_t>(t.ns / 1'000'000); }
+
 bool dead(const SendStream& stream, const SendRecord& record) {
   return stream.failed && seq_ge(record.msn, stream.fail_msn);
 }
@@ -100,7 +102,7 @@ uint32_t Sender::make_stream(uint16_t id) {
   return index;
 }
 
-Status Sender::post(const WorkRequest& request) {
+Status Sender::post(const WorkRequest& request, Time now) {
   if (request.length > kMaxMessageBytes || request.operation == Operation::kReceive) {
     return Status::kInvalid;  // MR-MSG-011
   }
@@ -112,6 +114,7 @@ Status Sender::post(const WorkRequest& request) {
   const uint32_t send = pools_.sends().allocate();
   SendRecord& r = pools_.sends()[send];
   r.id = request.id;
+  r.posted_ms = milliseconds_of(now);
   r.local = request.local;
   r.remote_address = request.remote_address;
   r.remote_key = request.remote_key;
@@ -389,6 +392,23 @@ void Sender::settle(uint32_t send) {
 }
 
 /// Completes from the head what is complete or failed; true if anything was.
+bool Sender::oldest(Time now, uint64_t& id, uint32_t& age_ms) const {
+  bool any = false;
+  uint32_t looked_at = 0;
+  for (uint32_t i = streams_; i != kNoIndex && looked_at < 1024; ++looked_at) {
+    const SendStream& stream = pools_.streams()[i];
+    i = stream.next_stream;
+    if (stream.head == kNoIndex) continue;
+    const SendRecord& r = pools_.sends()[stream.head];
+    const uint32_t age = milliseconds_of(now) - r.posted_ms;
+    if (any && age <= age_ms) continue;
+    any = true;
+    age_ms = age;
+    id = r.id;
+  }
+  return any;
+}
+
 bool Sender::advance(uint32_t index) {
   SendStream& s = pools_.streams()[index];
   bool moved = false;
@@ -401,6 +421,7 @@ bool Sender::advance(uint32_t index) {
       s.error_given = true;
     } else {
       if (!r.cut_done || r.claims != 0) break;
+      ++accepted_;
       finish(s, Status::kOk);
     }
     moved = true;

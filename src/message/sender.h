@@ -57,7 +57,8 @@ class Sender {
 
   /// kFull: no send record or stream left; kInvalid: longer than 2^31; kFlushed is never returned:
   /// a request posted to a failed stream is taken and completes with kFlushed.
-  Status post(const WorkRequest& request);
+  /// `now` is only kept for oldest().
+  Status post(const WorkRequest& request, Time now = Time{});
 
   /// Unfinished messages a stream may have at the peer (negotiated span), MR-MSG.
   void set_peer_span(uint32_t span);
@@ -110,6 +111,13 @@ class Sender {
   /// Up to out.size() completions, in posting order per stream.
   size_t poll(std::span<Completion> out);
 
+  // For those who look from outside; nothing changes by asking.
+  /// The oldest unfinished request of at most 1,024 streams; false if there is none.
+  bool oldest(Time now, uint64_t& id, uint32_t& age_ms) const;
+  bool waits_for_credit() const { return !blocked_.empty(); }
+  bool has_active() const { return !active_.empty(); }
+  uint64_t messages_accepted() const { return accepted_; }
+
   uint64_t bytes_waiting() const;  ///< not yet cut into fragments, retries included
   bool idle() const;               ///< nothing posted is unfinished
 
@@ -156,6 +164,7 @@ class Sender {
   mutable uint32_t cached_index_ = kNoIndex;
   uint64_t bytes_waiting_ = 0;
   uint64_t unfinished_ = 0;
+  uint64_t accepted_ = 0;  ///< messages that the peer has as a whole
   bool dead_ = false;
 };
 

@@ -129,6 +129,7 @@ void PathSender::settle_one(Time now, uint32_t seq, bool refused, Listener& list
     w.resent.clear(seq);
     ++out.spurious;
     ++counters.spurious;
+    ++counters.acked_late;
   } else {
     w.outstanding.clear(seq);  // MR-PATH-010
     in_flight_ -= r.size;

@@ -148,6 +148,7 @@ uint32_t PathSender::on_probe_sent(Time now, uint16_t ip_size) {
   if (ip_size > 0 && ensure_window()) {
     // A padded probe holds the floor while it is out: only so does a base above it prove that it
     // arrived (docs/adr/0003).
+    ++counters.tx_padded;
     SentWindow& w = window_records();
     w.outstanding.set(seq);
     w.gap.clear(seq);
@@ -256,6 +257,7 @@ void PathSender::mark_lost(uint32_t seq, Listener& listener, bool by_gap) {
   --in_flight_packets_;
   if (r.kind == SentKind::kPaddedProbe) {
     w.gap.clear(seq);
+    ++counters.lost_padded;
   } else {
     w.lost.set(seq);
     w.resent.clear(seq);
@@ -297,6 +299,7 @@ bool PathSender::loss_means_congestion() const {
 uint16_t PathSender::ce_delta(uint16_t count) {
   const uint16_t delta = static_cast<uint16_t>(count - ce_count_);
   ce_count_ = count;
+  counters.ce_reported += delta;
   marks_seen_ |= delta != 0;
   return delta;
 }

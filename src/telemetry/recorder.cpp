@@ -43,13 +43,13 @@ Recorder::Recorder(int fd, std::string path) : fd_(fd), path_(std::move(path)) {
 
 Expected<std::unique_ptr<Recorder>, std::string> Recorder::create(
     const std::string& path, const engine::EngineConfig& config, const Rng& rng,
-    Duration to_wall_clock) {
+    Duration to_wall_clock, Time begin) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) {
     return unexpected(fmt::format("cannot write the recording {}: {}", path, strerror(errno)));
   }
   std::unique_ptr<Recorder> recorder(new Recorder(fd, path));
-  recorder->configuration(config, rng, to_wall_clock);
+  recorder->configuration(config, rng, to_wall_clock, begin);
   if (!recorder->error_.empty()) return unexpected(recorder->error_);
   return recorder;
 }
@@ -60,7 +60,7 @@ Recorder::~Recorder() {
 }
 
 void Recorder::configuration(const engine::EngineConfig& config, const Rng& rng,
-                             Duration to_wall_clock) {
+                             Duration to_wall_clock, Time begin) {
   ByteWriter head;
   head.raw(kRecordMagic.data(), kRecordMagic.size());
   head.u32(kRecordVersion);
@@ -83,6 +83,7 @@ void Recorder::configuration(const engine::EngineConfig& config, const Rng& rng,
   block_.number(config.payload_alignment);
   for (const uint64_t word : rng.state()) block_.u64(word);
   block_.signed_number(to_wall_clock.ns);
+  block_.signed_number(begin.ns);
   flush_block();
 }
 

@@ -22,7 +22,7 @@ class Recorder {
   /// `to_wall_clock`: what to add to the engine's time to get nanoseconds since 1970 (captures).
   static Expected<std::unique_ptr<Recorder>, std::string> create(
       const std::string& path, const engine::EngineConfig& config, const Rng& rng,
-      Duration to_wall_clock = {});
+      Duration to_wall_clock = {}, Time begin = Time{0});
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -64,7 +64,8 @@ class Recorder {
   void address(const SocketAddress& address);
   void flush_block();
   void write_all(const void* data, size_t length);
-  void configuration(const engine::EngineConfig& config, const Rng& rng, Duration to_wall_clock);
+  void configuration(const engine::EngineConfig& config, const Rng& rng, Duration to_wall_clock,
+                     Time begin);
 
   int fd_ = -1;
   std::string path_;

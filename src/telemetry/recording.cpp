@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kMaxPacket = 65536;
 constexpr size_t kKnownAddresses = 64;
 constexpr size_t kMaxSettings = 1000;
+constexpr size_t kMaxRequests = 1u << 20;  // posted by one call, or completions asked for
 
 }  // namespace
 
@@ -124,6 +125,7 @@ bool Recording::read_configuration() {
   for (uint64_t& word : state) word = in_.u64();
   rng_ = Rng::from_state(state);
   to_wall_clock_ = nanoseconds(in_.signed_number());
+  begin_ = Time{in_.signed_number()};
   if (!in_.ok() || config_.local.empty() || !in_.at_end()) {
     return damaged("the configuration cannot be read");
   }
@@ -209,7 +211,7 @@ bool Recording::read_packets(RecordedCall& call) {
 
 void Recording::read_work(RecordedCall& call) {
   call.work.clear();
-  const uint64_t count = in_.number(kMaxBatch);
+  const uint64_t count = in_.number(kMaxRequests);
   for (uint64_t i = 0; i < count && in_.ok(); ++i) {
     engine::WorkRequest r;
     r.id = in_.number();
@@ -230,7 +232,7 @@ void Recording::read_work(RecordedCall& call) {
 
 void Recording::read_receives(RecordedCall& call) {
   call.receives.clear();
-  const uint64_t count = in_.number(kMaxBatch);
+  const uint64_t count = in_.number(kMaxRequests);
   for (uint64_t i = 0; i < count && in_.ok(); ++i) {
     engine::ReceiveRequest r;
     r.id = in_.number();
@@ -247,7 +249,7 @@ void Recording::read_rest(RecordedCall& call) {
     case CallKind::kTransmit:
     case CallKind::kCompletions:
     case CallKind::kEvents:
-      call.capacity = in_.number(kMaxBatch);
+      call.capacity = in_.number(call.kind == CallKind::kTransmit ? kMaxBatch : kMaxRequests);
       return;
     case CallKind::kConnect: {
       call.connect.peer.clear();

@@ -50,6 +50,8 @@ class Recording {
 
   const engine::EngineConfig& config() const { return config_; }
   const Rng& rng() const { return rng_; }
+  /// Time at which the recorder was made, on the engine's clock.
+  Time begin() const { return begin_; }
   Duration to_wall_clock() const { return to_wall_clock_; }
 
   enum class Next {
@@ -81,6 +83,7 @@ class Recording {
   engine::EngineConfig config_;
   Rng rng_;
   Duration to_wall_clock_{};
+  Time begin_{0};
   std::vector<std::byte> block_;
   std::vector<std::byte> packet_bytes_;
   ByteReader in_;

@@ -182,8 +182,9 @@ ReplayResult Replay::run() {
 
 }  // namespace
 
-ReplayResult replay(Recording& recording, PcapWriter* pcap, EventSink*) {
+ReplayResult replay(Recording& recording, PcapWriter* pcap, EventSink* events) {
   engine::EngineConfig config = recording.config();
+  config.events = events;
   return Replay(recording, pcap, std::move(config)).run();
 }
 

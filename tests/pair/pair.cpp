@@ -1,6 +1,8 @@
 #include "tests/pair/pair.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <utility>
 
 #include "base/assert.h"
 #include "wire/types.h"
@@ -15,6 +17,7 @@ using engine::Operation;
 namespace {
 
 constexpr size_t kBatch = 64;    // packets that arrive at one instant, handed over together
+constexpr uint32_t kLookAtBooks = 1024;  // pumps between two looks
 constexpr size_t kRuns = 16;     // runs asked for at once
 constexpr uint32_t kStuckAfter = 100'000;  // deadlines of one instant that mean "never ends"
 
@@ -70,7 +73,26 @@ Pair::Pair(const PairConfig& config)
   for (int side = 0; side < 2; ++side) make_side(side, rng);
 }
 
+void Pair::check_books() {
+  if (!wrong_books_.empty()) return;  // the first tells the most
+  for (int side = 0; side < 2; ++side) {
+    if (sides_[side].engine == nullptr) continue;
+    for (const std::string& wrong : telemetry::check_conservation(*sides_[side].engine)) {
+      wrong_books_.push_back("side " + std::to_string(side) + " at " + std::to_string(now_.ns) +
+                             " ns: " + wrong);
+    }
+  }
+}
+
+std::vector<std::string> Pair::take_wrong_books() {
+  check_books();
+  return std::exchange(wrong_books_, {});
+}
+
 Pair::~Pair() {
+  check_books();
+  for (const std::string& wrong : wrong_books_) std::fprintf(stderr, "%s\n", wrong.c_str());
+  MR_ASSERT(wrong_books_.empty());
   for (Side& s : sides_) {
     if (s.recorder != nullptr) s.recorder->finish(s.engine->state_hash());
   }
@@ -85,6 +107,7 @@ void Pair::make_side(int side, Rng& rng) {
     ec.plane_mtu.push_back(static_cast<uint16_t>(config_.network.mtu));
   }
   ec.accept = side == 1;
+  ec.events = config_.events[static_cast<size_t>(side)];
   const Rng own = rng.fork("engine", static_cast<uint64_t>(side));
   s.engine = std::make_unique<engine::Engine>(ec, own);
   if (!config_.record[side].empty()) {
@@ -249,6 +272,7 @@ void Pair::pump(int side) {
   }
   drain_completions(side);
   drain_events(side);
+  if (++pumps_ % kLookAtBooks == 0) check_books();
   const Time next = std::max(s.engine->next_deadline(), now_);
   if (next < s.armed) {
     s.armed = next;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "telemetry/conservation.h"
 #include "telemetry/recorded_engine.h"
 #include "tests/pair/network.h"
 #include "tests/pair/pattern.h"
@@ -28,6 +29,7 @@ struct PairConfig {
   uint32_t receive_slots = 0;
   uint64_t receive_slot_bytes = 0;
   uint64_t longest_message = 1 << 20;
+  std::array<EventSink*, 2> events{};   ///< hears the events of a side
   std::array<std::string, 2> record;    ///< file that receives the calls of a side; "": none
 };
 
@@ -46,7 +48,8 @@ struct SideCounts {
 class Pair {
  public:
   explicit Pair(const PairConfig& config);
-  /// Ends the recordings.
+  /// Ends the recordings and checks the books once more; what take_wrong_books() did not take is
+  /// printed and ends the program.
   ~Pair();
 
   Time now() const { return now_; }
@@ -100,6 +103,8 @@ class Pair {
   uint64_t hash() const { return network_.hash(); }
   /// Arrivals and sends so far: the "packet events" of speed figures.
   uint64_t packet_events() const { return packet_events_; }
+  /// Equations of spec/11 that did not hold, now or at one of the looks during the run.
+  std::vector<std::string> take_wrong_books();
   /// True when an engine asked for deadlines without end at one instant.
   bool stuck() const { return stuck_; }
 
@@ -122,6 +127,7 @@ class Pair {
   telemetry::RecordedEngine<engine::Engine> tapped(int side) {
     return {*sides_[side].engine, {sides_[side].recorder.get(), nullptr}};
   }
+  void check_books();
   void make_side(int side, Rng& rng);
   void step();
   void arrivals(const Event& first);
@@ -143,6 +149,8 @@ class Pair {
   uint64_t packet_events_ = 0;
   uint32_t same_instant_ = 0;
   bool stuck_ = false;
+  uint32_t pumps_ = 0;
+  std::vector<std::string> wrong_books_;
 };
 
 }  // namespace metaroce::pair

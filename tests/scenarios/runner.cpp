@@ -233,6 +233,18 @@ void Runner::finish() {
   }
   if (!pair_.guards_intact()) failures.push_back("memory around a buffer was written");
   if (pair_.stuck()) failures.push_back("deadlines without end at one instant");
+  for (const std::string& wrong : pair_.take_wrong_books()) failures.push_back(wrong);
+  for (int side = 0; side < 2; ++side) {  // MR-TEL-018: the network counts for itself
+    const pair::Tally tally = pair_.network().tally(side);
+    const uint64_t sent = pair_.engine(side).totals().endpoint.tx_datagrams;
+    const uint64_t got = pair_.engine(1 - side).totals().endpoint.rx_datagrams;
+    if (sent != tally.sent)
+      failures.push_back(fmt::format("side {}: tx_datagrams = packets into the network: {} != {}",
+                                     side, sent, tally.sent));
+    if (got != tally.delivered)
+      failures.push_back(fmt::format("side {}: rx_datagrams = packets out of the network: {} != {}",
+                                     1 - side, got, tally.delivered));
+  }
   if (result_.completed && scenario_.run.warm_bytes == 0) workload_.verify(pair_, failures);
 }
 

@@ -43,6 +43,8 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
       ->type_name("FILE");
   app.add_option("--pcap", options.pcap, "Write every datagram to FILE (pcapng, for Wireshark)")
       ->type_name("FILE");
+  app.add_option("--trace", options.trace, "Write every event of the engine to FILE (qlog-like)")
+      ->type_name("FILE");
   app.add_flag("-q,--quiet", options.quiet, "Only errors");
   app.add_flag("-v,--verbose", options.verbose, "Every item and the state of every path");
 }
@@ -138,6 +140,7 @@ void set_taps(const CommonOptions& options, unsigned worker, api::EndpointOption
   };
   endpoint.record = name(options.record);
   endpoint.pcap = name(options.pcap);
+  endpoint.trace = name(options.trace);
 }
 
 bool taps_complete(const std::string& command,

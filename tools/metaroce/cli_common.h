@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct CommonOptions {
   std::string series;
   std::string record;
   std::string pcap;
+  std::string trace;
   uint64_t seed = 0;
   unsigned planes = 0;
   unsigned paths_per_plane = 0;
@@ -45,7 +47,7 @@ void add_common_options(CLI::App& app, CommonOptions& options);
 
 /// Defaults, then METAROCE_<NAME> of the environment, then --set. Throws UsageError.
 Settings make_settings(const CommonOptions& options);
-/// --record and --pcap; each further worker adds its number to the file names.
+/// --record, --pcap and --trace; each further worker adds its number to the file names.
 void set_taps(const CommonOptions& options, unsigned worker, api::EndpointOptions& endpoint);
 /// Says what ended a recording or capture early; false if something did.
 bool taps_complete(const std::string& command,
@@ -119,9 +121,17 @@ struct RecvOptions {
   std::string overwrite = "never";
   bool once = false;
 };
+struct StatOptions {
+  bool paths = false;
+  bool json = false;
+  std::optional<double> watch;  ///< seconds between two tables
+  std::vector<uint32_t> pids;
+  std::vector<std::string> peers;
+};
 struct ReplayOptions {
   std::string file;
   std::string pcap;
+  std::string trace;
   bool json = false;
 };
 struct SettingsOptions {
@@ -133,5 +143,6 @@ int run_send(const SendOptions& options);
 int run_recv(const RecvOptions& options);
 int run_settings(const SettingsOptions& options);
 int run_replay(const ReplayOptions& options);
+int run_stat(const StatOptions& options);
 
 }  // namespace metaroce::tool

@@ -1,4 +1,4 @@
-// The one command: metaroce send | recv | replay | settings.
+// The one command: metaroce send | recv | stat | replay | settings.
 #include <cstdio>
 
 #include "cli_common.h"
@@ -70,8 +70,34 @@ void add_replay(CLI::App& app, ReplayOptions& options) {
   app.add_option("file", options.file, "Recording that --record wrote")->required();
   app.add_option("--pcap", options.pcap, "Write every datagram to FILE (pcapng, headers only)")
       ->type_name("FILE");
+  app.add_option("--trace", options.trace, "Write every event of the engine to FILE")
+      ->type_name("FILE");
   app.add_flag("--json", options.json, "The result as JSON");
   app.footer(kReplayExamples);
+}
+
+constexpr const char* kStatExamples = R"(
+Examples:
+  metaroce stat
+  metaroce stat --paths                     the worst path first
+  metaroce stat --watch 2 --pid 4711
+  metaroce stat --json --peer 10.0.0.2
+
+WAITS FOR: window, hint, credit, cpsn window, order hole, path dead, pool, set-up; application:
+nothing is posted, or the program does not poll; - : it moves.)";
+
+void add_stat(CLI::App& app, StatOptions& options) {
+  app.add_flag("--paths", options.paths, "One row a path, the worst first");
+  app.add_flag("--json", options.json, "Everything as JSON");
+  app.add_option("--watch", options.watch, "Again every SECONDS (1 unless given)")
+      ->expected(0, 1)
+      ->default_str("1")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--pid", options.pids, "Only this process")->allow_extra_args(false);
+  app.add_option("--peer", options.peers, "Only peers whose address contains this text")
+      ->allow_extra_args(false);
+  app.footer(kStatExamples);
 }
 
 int usage_error(const std::string& text, const std::string& command) {
@@ -89,15 +115,19 @@ int main(int argc, char** argv) {
   SendOptions send_options;
   RecvOptions recv_options;
   ReplayOptions replay_options;
+  StatOptions stat_options;
   SettingsOptions settings_options;
   CLI::App* send = app.add_subcommand("send", "Send files, folders or standard input");
   CLI::App* recv = app.add_subcommand("recv", "Receive into a folder");
+  CLI::App* stat =
+      app.add_subcommand("stat", "Connections and paths of every process of this user");
   CLI::App* replay =
       app.add_subcommand("replay", "Repeat a recording and compare everything that comes out");
   CLI::App* settings = app.add_subcommand("settings", "List the settings of the transport");
   add_send(*send, send_options);
   add_recv(*recv, recv_options);
   add_replay(*replay, replay_options);
+  add_stat(*stat, stat_options);
   settings->add_flag("--json", settings_options.json, "As JSON");
   settings->add_flag("--markdown", settings_options.markdown, "As docs/settings.md");
   std::string command;
@@ -111,6 +141,10 @@ int main(int argc, char** argv) {
       command = "recv";
       return run_recv(recv_options);
     }
+    if (app.got_subcommand(stat)) {
+      command = "stat";
+      return run_stat(stat_options);
+    }
     if (app.got_subcommand(replay)) {
       command = "replay";
       return run_replay(replay_options);
@@ -119,7 +153,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    for (const CLI::App* sub : {send, recv, replay, settings}) {
+    for (const CLI::App* sub : {send, recv, stat, replay, settings}) {
       if (app.got_subcommand(sub)) command = sub->get_name();
     }
     return usage_error(error.what(), command);

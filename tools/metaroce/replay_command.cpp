@@ -5,6 +5,7 @@
 
 #include "cli_common.h"
 #include "telemetry/replay.h"
+#include "telemetry/sinks.h"
 
 namespace metaroce::tool {
 namespace {
@@ -46,12 +47,28 @@ int run_replay(const ReplayOptions& options) {
     }
     pcap = std::move(*made);
   }
-  const telemetry::ReplayResult result = telemetry::replay(**recording, pcap.get());
+  std::unique_ptr<telemetry::JsonTrace> trace;
+  if (!options.trace.empty()) {
+    auto made = telemetry::JsonTrace::create(options.trace, (*recording)->begin(),
+                                             (*recording)->to_wall_clock());
+    if (!made) {
+      say("metaroce replay: " + made.error());
+      return kExitFailed;
+    }
+    trace = std::move(*made);
+  }
+  const telemetry::ReplayResult result =
+      telemetry::replay(**recording, pcap.get(), trace.get());
   bool written = true;
+  if (trace != nullptr) {
+    trace->flush();
+    written = trace->error().empty();
+    if (!written) say("metaroce replay: " + trace->error());
+  }
   if (pcap != nullptr) {
     pcap->flush();
-    written = pcap->error().empty();
-    if (!written) say("metaroce replay: " + pcap->error());
+    written &= pcap->error().empty();
+    if (!pcap->error().empty()) say("metaroce replay: " + pcap->error());
   }
   print(options, result, pcap == nullptr ? 0 : pcap->packets());
   if (result.damaged) return kExitUnreadable;

@@ -29,7 +29,7 @@ void add_all(Counters& sum, const Counters& more);
 
 template <>
 void add_all(PathCounters& sum, const PathCounters& more) {
-#define X(name, meaning) sum.name += more.name;
+#define X(name, unit, meaning) sum.name += more.name;
   MR_PATH_COUNTERS(X)
 #undef X
 }
@@ -52,7 +52,7 @@ json path_report(size_t worker, const api::PathStatus& path) {
            {"srtt_us", static_cast<double>(path.srtt.ns) / 1e3},
            {"min_rtt_us", static_cast<double>(path.min_rtt.ns) / 1e3},
            {"ecn_bleached", path.ecn_bleached}};
-#define X(name, meaning) out[#name] = path.counters.name;
+#define X(name, unit, meaning) out[#name] = path.counters.name;
   MR_PATH_COUNTERS(X)
 #undef X
   return out;

@@ -18,10 +18,13 @@ struct CounterName {
 };
 
 constexpr CounterName kConnectionNames[] = {
-#define X(name, meaning) {#name, meaning},
+#define X(name, unit, meaning) {#name, meaning},
     MR_CONNECTION_COUNTERS(X)};
 constexpr CounterName kPathNames[] = {MR_PATH_COUNTERS(X)};
-constexpr CounterName kSocketNames[] = {MR_UDP_COUNTERS(X)
+#undef X
+constexpr CounterName kSocketNames[] = {
+#define X(name, meaning) {#name, meaning},
+    MR_UDP_COUNTERS(X)
 #undef X
 };
 // In the order of wire::DropReason, without kNone.

@@ -1,0 +1,162 @@
+// What others see of a connection: names, status, counters, changes of state.
+#include <algorithm>
+
+#include "connection/connection.h"
+
+namespace metaroce::connection {
+
+const char* to_string(PathState state) {
+  switch (state) {
+    case PathState::kOpening:
+      return "opening";
+    case PathState::kValidating:
+      return "validating";
+    case PathState::kGood:
+      return "good";
+    case PathState::kSuspect:
+      return "suspect";
+    case PathState::kDead:
+      return "dead";
+    case PathState::kClosed:
+      return "closed";
+  }
+  return "?";
+}
+
+PathState public_state(path::State state) {
+  switch (state) {
+    case path::State::kClosed:
+      return PathState::kClosed;
+    case path::State::kOpening:
+      return PathState::kOpening;
+    case path::State::kValidating:
+      return PathState::kValidating;
+    case path::State::kGood:
+      return PathState::kGood;
+    case path::State::kSuspect:
+      return PathState::kSuspect;
+    case path::State::kDead:
+      return PathState::kDead;
+  }
+  return PathState::kClosed;
+}
+
+const char* to_string(PathChange change) {
+  switch (change) {
+    case PathChange::kNone:
+      return "none";
+    case PathChange::kOpened:
+      return "opened";
+    case PathChange::kConfirmed:
+      return "confirmed";
+    case PathChange::kValidated:
+      return "validated";
+    case PathChange::kSilent:
+      return "silent";
+    case PathChange::kUnanswered:
+      return "unanswered";
+    case PathChange::kAnswered:
+      return "answered";
+    case PathChange::kLinkDown:
+      return "link down";
+    case PathChange::kPeerReport:
+      return "peer report";
+    case PathChange::kNotTaken:
+      return "not taken";
+    case PathChange::kEnded:
+      return "ended";
+  }
+  return "?";
+}
+
+const char* to_string(ConnectionState state) {
+  switch (state) {
+    case ConnectionState::kHelloSent:
+      return "connecting";
+    case ConnectionState::kAccepting:
+      return "accepting";
+    case ConnectionState::kOpen:
+      return "open";
+    case ConnectionState::kClosing:
+      return "closing";
+    case ConnectionState::kTimeWait:
+      return "time-wait";
+    case ConnectionState::kDead:
+      return "dead";
+  }
+  return "?";
+}
+
+void Connection::fill_status(Time now, ConnectionStatus& out) const {
+  out.peer = peer_from_;
+  out.payload = payload_;
+  out.window = static_cast<uint32_t>(std::min<uint64_t>(congestion_.bytes(), 0xFFFFFFFFu));
+  out.in_flight_packets = in_flight_packets_;
+  out.paths = tx_paths_;
+  out.planes = planes_;
+  out.state = state_;
+  out.stall = stall_reason(now);
+  uint32_t age_ms = 0;
+  out.has_work = sender_.oldest(now, out.oldest_work, age_ms);
+  out.oldest_age = milliseconds(age_ms);
+  out.bytes_waiting = sender_.bytes_waiting();
+  out.in_flight_bytes = in_flight_bytes_;
+  out.silent = now > heard_at_ ? now - heard_at_ : Duration{};
+  out.counters = counters_;
+  out.counters.messages_sent = sender_.messages_accepted();
+  out.counters.messages_received = receiver_.messages_delivered();
+}
+
+size_t Connection::fill_path_status(std::span<PathStatus> out) const {
+  size_t n = 0;
+  for (uint32_t i = 0; i < paths_.size() && n < out.size(); ++i) {
+    const path::PathSender& tx = paths_[i]->tx;
+    PathStatus& s = out[n++];
+    s.id = static_cast<uint8_t>(i);
+    s.plane = i < tx_paths_ ? tx.plane : paths_[i]->rx.plane;
+    s.state = public_state(tx.state());
+    s.source_port = tx.port;
+    s.pmtu = tx.pmtu;
+    s.window = static_cast<uint32_t>(tx.window().bytes());
+    s.in_flight = tx.in_flight();
+    s.srtt = tx.srtt();
+    s.min_rtt = tx.min_rtt();
+    s.epoch = tx.epoch();
+    s.in_flight_packets = tx.in_flight_packets();
+    s.loss_ppm = static_cast<uint32_t>(uint64_t{tx.loss_fraction()} * 1'000'000 / 65536);
+    s.change = paths_[i]->change;
+    s.changed_at = paths_[i]->changed_at;
+    s.peer_port = peer_[s.plane].port;
+    s.counters = tx.counters;
+  }
+  return n;
+}
+
+void Connection::add_counters(PathCounters& paths, ConnectionCounters& own) const {
+  for (const auto& slot : paths_) add(paths, slot->tx.counters);
+  ConnectionCounters mine = counters_;
+  mine.messages_sent = sender_.messages_accepted();
+  mine.messages_received = receiver_.messages_delivered();
+  add(own, mine);
+}
+
+void Connection::note_change(PathSlot& slot, PathChange reason) {
+  const path::State state = slot.tx.state();
+  if (state == slot.noted) return;
+  shared_.telemetry.emit(EventKind::path_state, handle_, slot.tx.id,
+                         static_cast<uint64_t>(slot.noted), static_cast<uint64_t>(state),
+                         static_cast<uint64_t>(reason));
+  slot.noted = state;
+  slot.change = reason;
+  slot.changed_at = shared_.telemetry.now();
+}
+
+void Connection::note_state(Status status) {
+  if (state_ == told_state_) return;
+  shared_.telemetry.emit(EventKind::connection_state, handle_, 0xFF,
+                         static_cast<uint64_t>(told_state_), static_cast<uint64_t>(state_),
+                         static_cast<uint64_t>(status));
+  told_state_ = state_;
+}
+
+}  // namespace metaroce::connection
