@@ -60,6 +60,10 @@ struct EndpointOptions {
   Duration spin = microseconds(50);
   std::string record;  ///< file that gets every call of the engine (docs/telemetry.md); "": none
   std::string pcap;    ///< pcapng file that gets every datagram; "": none
+  /// wait() and poll() return what happened before they send what is owed for it, so that an answer
+  /// posted at once leaves before the acknowledgements. For owners that always come back soon: what
+  /// is owed waits for their next call.
+  bool reply_first = false;
 };
 
 struct Region {
