@@ -85,6 +85,7 @@ Expected<std::unique_ptr<Endpoint>, Error> Endpoint::open(const EndpointOptions&
   udp.send_buffer = options.send_buffer;
   udp.max_payload = options.settings.max_payload;
   udp.spin = options.spin;
+  udp.hand_over_single = options.reply_first;
   udp.faults = options.faults;
   auto opened = driver::UdpDriver::open(udp);
   if (!opened) return unexpected(from_driver(opened.error()));
@@ -179,7 +180,8 @@ Endpoint::CountingEngine Endpoint::tapped() {
 
 size_t Endpoint::round() {
   CountingEngine counting = tapped();
-  const size_t work = driver_->progress(counting);
+  const size_t work =
+      options_.reply_first ? driver_->progress_out_in(counting) : driver_->progress(counting);
   if (page_ != nullptr && page_->due(last_round_)) page_->publish(last_round_, *engine_);
   return work;
 }
@@ -337,7 +339,8 @@ size_t Endpoint::post_receive(std::span<const ReceiveRequest> requests, Status& 
 }
 
 size_t Endpoint::poll(std::span<Completion> out) {
-  round();
+  // What wait() found is handed over at once: a round in between would only make it older.
+  if (!options_.reply_first || completions_begin_ == completions_end_) round();
   collect();
   const size_t n = std::min(out.size(), completions_end_ - completions_begin_);
   std::copy_n(completions_.begin() + static_cast<ptrdiff_t>(completions_begin_), n, out.begin());

@@ -64,6 +64,10 @@ struct EndpointOptions {
   std::string trace;   ///< file that gets every event of the engine (JSON text sequences); "": none
   bool publish = true;  ///< show the connections to `metaroce stat`
   std::string pcap;    ///< pcapng file that gets every datagram; "": none
+  /// wait() and poll() return what happened before they send what is owed for it, so that an answer
+  /// posted at once leaves before the acknowledgements. For owners that always come back soon: what
+  /// is owed waits for their next call.
+  bool reply_first = false;
 };
 
 struct Region {

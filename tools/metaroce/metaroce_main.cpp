@@ -1,7 +1,8 @@
-// The one command: metaroce send | recv | stat | replay | settings.
+// The one command: metaroce send | recv | perf | ping | stat | replay | settings.
 #include <cstdio>
 
 #include "cli_common.h"
+#include "perf_options.h"
 
 namespace {
 
@@ -109,11 +110,14 @@ int usage_error(const std::string& text, const std::string& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Moves files over MetaRoCE: many paths, several planes, through loss.", "metaroce");
+  CLI::App app("Moves files over MetaRoCE and measures it: many paths, planes, through loss.",
+               "metaroce");
   app.set_version_flag("--version", std::string("metaroce ") + MR_VERSION);
   app.require_subcommand(1);
   SendOptions send_options;
   RecvOptions recv_options;
+  PerfOptions perf_options;
+  PingOptions ping_options;
   ReplayOptions replay_options;
   StatOptions stat_options;
   SettingsOptions settings_options;
@@ -121,11 +125,15 @@ int main(int argc, char** argv) {
   CLI::App* recv = app.add_subcommand("recv", "Receive into a folder");
   CLI::App* stat =
       app.add_subcommand("stat", "Connections and paths of every process of this user");
+  CLI::App* perf = app.add_subcommand("perf", "Measure goodput and latency to a server");
+  CLI::App* ping = app.add_subcommand("ping", "Does an endpoint answer, and how fast?");
   CLI::App* replay =
       app.add_subcommand("replay", "Repeat a recording and compare everything that comes out");
   CLI::App* settings = app.add_subcommand("settings", "List the settings of the transport");
   add_send(*send, send_options);
   add_recv(*recv, recv_options);
+  add_perf(*perf, perf_options);
+  add_ping(*ping, ping_options);
   add_replay(*replay, replay_options);
   add_stat(*stat, stat_options);
   settings->add_flag("--json", settings_options.json, "As JSON");
@@ -149,11 +157,19 @@ int main(int argc, char** argv) {
       command = "replay";
       return run_replay(replay_options);
     }
+    if (app.got_subcommand(perf)) {
+      command = "perf";
+      return run_perf(perf_options);
+    }
+    if (app.got_subcommand(ping)) {
+      command = "ping";
+      return run_ping(ping_options);
+    }
     return run_settings(settings_options);
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    for (const CLI::App* sub : {send, recv, stat, replay, settings}) {
+    for (const CLI::App* sub : {send, recv, perf, ping, stat, replay, settings}) {
       if (app.got_subcommand(sub)) command = sub->get_name();
     }
     return usage_error(error.what(), command);

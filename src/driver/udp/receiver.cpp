@@ -43,8 +43,9 @@ T load(const cmsghdr* c) {
 
 }  // namespace
 
-Receiver::Receiver(Syscalls& calls, UdpCounters& counters, FaultInjector& faults)
-    : calls_(calls), counters_(counters), faults_(faults) {
+Receiver::Receiver(Syscalls& calls, UdpCounters& counters, FaultInjector& faults,
+                   bool hand_over_single)
+    : calls_(calls), counters_(counters), faults_(faults), hand_over_single_(hand_over_single) {
   for (auto& buffer : buffers_) buffer = std::make_unique<std::byte[]>(kBufferBytes);
   packets_.reserve(1024);
 }
@@ -73,6 +74,7 @@ std::span<const engine::RxPacket> Receiver::receive(Time now, Loop& loop,
       if (index == planes_.size()) continue;
     }
     while (used_ < kBuffers && read_plane(now, static_cast<uint8_t>(index), transmitter)) {
+      if (hand_over_single_ && packets_.size() == 1) break;
     }
   }
   ++next_plane_;

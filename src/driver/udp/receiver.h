@@ -17,7 +17,8 @@ namespace metaroce::driver {
 
 class Receiver {
  public:
-  Receiver(Syscalls& calls, UdpCounters& counters, FaultInjector& faults);
+  Receiver(Syscalls& calls, UdpCounters& counters, FaultInjector& faults,
+           bool hand_over_single = false);
 
   void add_plane(int fd, bool wildcard);
   /// One batch from the planes in turn. `loop` holds the planes' sockets; it is asked which are
@@ -53,6 +54,7 @@ class Receiver {
   Syscalls& calls_;
   UdpCounters& counters_;
   FaultInjector& faults_;
+  const bool hand_over_single_;
   std::vector<Plane> planes_;
   std::array<std::unique_ptr<std::byte[]>, kBuffers> buffers_;
   size_t used_ = 0;

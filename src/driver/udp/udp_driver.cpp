@@ -46,7 +46,7 @@ class UdpDriver::Impl {
         tx_faults_(options.faults, Direction::kTransmit, now()),
         sockets_(calls_, loop_, counters_, options.max_tx_sockets, options.send_buffer),
         transmitter_(calls_, sockets_, counters_, tx_faults_, options.gso),
-        receiver_(calls_, counters_, rx_faults_) {}
+        receiver_(calls_, counters_, rx_faults_, options.hand_over_single) {}
 
   ~Impl() {
     for (const int fd : service_) close(fd);
@@ -313,6 +313,18 @@ std::span<const PlaneEvent> UdpDriver::take_plane_events(Time now) {
   impl_->given_events_.clear();
   impl_->given_events_.swap(impl_->events_);
   return impl_->given_events_;
+}
+
+size_t UdpDriver::transmit_answers_first(Time now, std::span<engine::TxRun> runs) {
+  const auto is_answer = [](const engine::TxRun& r) { return r.is_data && r.count == 1; };
+  size_t sent = 0;
+  for (engine::TxRun& run : runs) {
+    if (is_answer(run)) sent += transmit(now, {&run, 1});
+  }
+  for (engine::TxRun& run : runs) {
+    if (!is_answer(run)) sent += transmit(now, {&run, 1});
+  }
+  return sent;
 }
 
 size_t UdpDriver::note_progress(Time now, size_t work) {

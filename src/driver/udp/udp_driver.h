@@ -56,6 +56,10 @@ class UdpDriver {
   /// and deadlines handled, 0 when there was nothing to do.
   template <class AnyEngine>
   size_t progress(AnyEngine& engine);
+  /// The same with transmit first: what the engine owes for what came in waits for the next round,
+  /// so that whoever answers in between is not held up by acknowledgements.
+  template <class AnyEngine>
+  size_t progress_out_in(AnyEngine& engine);
   /// Spins for a while after the last work (returns at once, call progress() again), then blocks
   /// until a packet, the engine's deadline, `extra_fd` readable (-1: none) or `timeout`.
   /// Call it when progress() returned 0.
@@ -105,14 +109,19 @@ class UdpDriver {
   static constexpr size_t kPlacements = 512;
   static constexpr size_t kRuns = 8;
   static constexpr size_t kTransmitBatches = 2;
+  template <class AnyEngine>
+  size_t round_in(AnyEngine& engine, Time& t);
+  template <class AnyEngine>
+  size_t round_out(AnyEngine& engine, Time t, bool answers_first);
+  /// Lone data packets before everything else: an acknowledgement must not hold up an answer.
+  size_t transmit_answers_first(Time now, std::span<engine::TxRun> runs);
   size_t note_progress(Time now, size_t work);
   std::unique_ptr<engine::Placement[]> placements_;
   std::unique_ptr<engine::TxRun[]> runs_;
 };
 
 template <class AnyEngine>
-size_t UdpDriver::progress(AnyEngine& engine) {
-  Time t = now();
+size_t UdpDriver::round_in(AnyEngine& engine, Time& t) {
   for (const PlaneEvent& e : take_plane_events(t)) engine.on_plane_state(t, e.plane, e.up);
   const auto packets = receive(t);
   size_t work = packets.size();
@@ -134,15 +143,37 @@ size_t UdpDriver::progress(AnyEngine& engine) {
     engine.on_deadline(t);
     ++work;
   }
-  work += transmit(t, {});
+  return work;
+}
+
+template <class AnyEngine>
+size_t UdpDriver::round_out(AnyEngine& engine, Time t, bool answers_first) {
+  size_t work = transmit(t, {});
   // A bounded number of batches: received packets must not wait behind an endless queue.
   for (size_t batch = 0; batch < kTransmitBatches; ++batch) {
     if (tx_blocked()) break;
     const size_t n = engine.poll_transmit(t, {runs_.get(), kRuns});
     if (n == 0) break;
-    work += transmit(t, {runs_.get(), n});
+    const std::span<engine::TxRun> runs{runs_.get(), n};
+    work += answers_first && n > 1 ? transmit_answers_first(t, runs) : transmit(t, runs);
     if (n < kRuns) break;
   }
+  return work;
+}
+
+template <class AnyEngine>
+size_t UdpDriver::progress(AnyEngine& engine) {
+  Time t = now();
+  size_t work = round_in(engine, t);
+  work += round_out(engine, t, false);
+  return note_progress(t, work);
+}
+
+template <class AnyEngine>
+size_t UdpDriver::progress_out_in(AnyEngine& engine) {
+  Time t = now();
+  size_t work = round_out(engine, t, true);
+  work += round_in(engine, t);
   return note_progress(t, work);
 }
 

@@ -28,6 +28,9 @@ struct UdpOptions {
   GsoMode gso = GsoMode::kAuto;
   /// How long wait() looks for work before it blocks.
   Duration spin = microseconds(50);
+  /// A lone datagram is handed over without a look for more behind it. Saves a call of the kernel
+  /// for each message of a slow exchange, costs batches where many small datagrams come.
+  bool hand_over_single = false;
   /// Transmit sockets of all planes; above it sends leave from the plane's service socket.
   uint32_t max_tx_sockets = 512;
   FaultSpec faults;
