@@ -346,7 +346,8 @@ void Connection::on_local_address(Time now, uint8_t plane, bool present) {
     for (uint32_t i = 0; i < tx_paths_; ++i) {
       PathSlot& slot = *paths_[i];
       if (slot.tx.plane != plane || !slot.tx.is_open()) continue;
-      if (active_paths() > shared_.settings.min_active_paths) declare_dead(now, slot);
+      if (active_paths() > shared_.settings.min_active_paths)
+        declare_dead(now, slot, PathChange::kLinkDown);
     }
   }
   // MR-CONN-028: without another plane nobody can be told; the peer then hears from us no more.
@@ -371,7 +372,8 @@ void Connection::on_add_addr(Time now, const wire::ControlPacket& packet) {
     for (uint32_t i = 0; i < tx_paths_; ++i) {
       PathSlot& slot = *paths_[i];
       if (slot.tx.plane != packet.plane || !slot.tx.is_open()) continue;
-      if (active_paths() > shared_.settings.min_active_paths) declare_dead(now, slot);
+      if (active_paths() > shared_.settings.min_active_paths)
+        declare_dead(now, slot, PathChange::kPeerReport);
     }
     return;
   }
