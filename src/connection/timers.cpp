@@ -132,9 +132,10 @@ void Connection::die(Time now, Status status) {
 void Connection::on_deadline(Time now) {
   // A process that was stopped heard nobody and asked nobody: that time is not held against the
   // peer (MR-LOSS-053).
-  if (deadline_ != kNever && now - deadline_ > milliseconds(100)) {
-    if (expect_since_ != kNever) expect_since_ = now;
-    if (verdict_at_ != kNever) verdict_at_ = verdict_at_ + (now - deadline_);
+  if (deadline_ != kNever && now - deadline_ > milliseconds(500)) {
+    const Duration missed = now - deadline_;
+    if (expect_since_ != kNever) expect_since_ = earlier(now, expect_since_ + missed);
+    if (verdict_at_ != kNever) verdict_at_ = verdict_at_ + missed;
   }
   current_time_ = now;
   setup_timers(now);
