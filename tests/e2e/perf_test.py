@@ -64,6 +64,19 @@ def start(*arguments):
                             stderr=subprocess.PIPE, text=True, env=environment())
 
 
+def read_until(client, begin):
+    """Reads lines of the client until one begins so; a client that hangs is ended."""
+    guard = threading.Timer(BOUND, client.kill)
+    guard.start()
+    try:
+        for line in client.stdout:
+            if line.startswith(begin):
+                return
+    finally:
+        guard.cancel()
+    raise AssertionError(f"no line begins with {begin}: {client.communicate()}")
+
+
 def figures(*arguments):
     """The one run of `metaroce perf ARGUMENTS --json -`."""
     result = run("perf", *arguments, "--json", "-")
@@ -185,10 +198,7 @@ class Perf(unittest.TestCase):
         with Server() as server:
             for way in ([], ["-R"], ["--bidir"]):
                 client = start("perf", server.address, "-t", 60, "-i", 0.1, *way)
-                first = ""
-                while not first.startswith("["):
-                    first = client.stdout.readline()
-                    self.assertNotEqual(first, "", client.stderr)
+                read_until(client, "[")
                 client.send_signal(signal.SIGINT)
                 out, err = client.communicate(timeout=BOUND)
                 self.assertEqual(client.returncode, 130, err)
@@ -200,8 +210,7 @@ class Perf(unittest.TestCase):
         for number in (signal.SIGKILL, signal.SIGINT):
             with Server() as server:
                 client = start("perf", server.address, "-t", 60, "-i", 0.1)
-                while not client.stdout.readline().startswith("["):
-                    pass
+                read_until(client, "[")
                 server.stop(number)
                 out, err = client.communicate(timeout=BOUND)
                 self.assertEqual(client.returncode, 1, err)
@@ -263,8 +272,7 @@ class Ping(unittest.TestCase):
     def test_interrupt_prints_the_summary(self):
         with Server() as server:
             client = start("ping", server.address, "-i", 0.01)
-            client.stdout.readline()
-            client.stdout.readline()
+            read_until(client, "0 bytes")
             client.send_signal(signal.SIGINT)
             out, _ = client.communicate(timeout=BOUND)
             self.assertEqual(client.returncode, 0)
