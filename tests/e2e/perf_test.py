@@ -241,6 +241,13 @@ class Perf(unittest.TestCase):
         self.assertIn(f"port {server.port}", result.stderr)
         self.assertIn("Exit codes", run("perf", "--help").stdout)
 
+    def test_the_port_may_stand_in_an_option_as_with_iperf(self):
+        with Server() as server:
+            host = server.address.rsplit(":", 1)[0]
+            for command in (["perf", "-n", "10", "-s", "64"], ["ping", "-c", "1", "-q"]):
+                done = run(*command, host, "-p", server.port)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_once(self):
         with Server("--once") as server:
             figures(server.address, "-n", 10)

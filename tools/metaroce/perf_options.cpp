@@ -73,12 +73,12 @@ std::vector<std::string> split(const std::string& text) {
 
 void add_perf(CLI::App& app, PerfOptions& options) {
   app.add_option("host", options.peer.host,
-                 "HOST[:PORT] of the server, UDP port 28672 unless given; several with commas "
-                 "between: one a plane");
+                 "HOST[:PORT] of the server; several with commas between: one a plane");
   app.add_flag("--server", options.server, "Serve clients until a signal comes");
   app.add_flag("--once", options.once, "Serve one client, then end");
-  app.add_option("-p,--port", options.port, "UDP port to serve on; 0: a free one")
-      ->default_val(wire::kBasePort);
+  app.add_option("-p,--port", options.peer.port,
+                 "UDP port of the server; with --server the one to serve on, 0: a free one")
+      ->capture_default_str();
   app.add_option("--memory", options.memory, "Payload memory a client may ask of the server")
       ->capture_default_str();
   app.add_option("--op", options.op, "What is measured: write, write-imm or send")
@@ -118,10 +118,9 @@ void add_perf(CLI::App& app, PerfOptions& options) {
 }
 
 void add_ping(CLI::App& app, PingOptions& options) {
-  app.add_option("host", options.peer.host,
-                 "HOST[:PORT], UDP port 28672 unless given; several with commas between: one a "
-                 "plane")
+  app.add_option("host", options.peer.host, "HOST[:PORT]; several with commas between: one a plane")
       ->required();
+  app.add_option("-p,--port", options.peer.port, "UDP port of the peer")->capture_default_str();
   app.add_option("-c,--count", options.count, "Messages to send; without it until a signal")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32));
   app.add_option("-i,--interval", options.interval, "Seconds between messages; 0: no wait")
@@ -183,7 +182,7 @@ std::vector<SocketAddress> local_planes(const PeerOptions& options) {
 
 std::vector<std::vector<SocketAddress>> remote_planes(const PeerOptions& options) {
   const auto hosts = split(options.host);
-  const auto first = resolve_or_throw(hosts.front(), wire::kBasePort);
+  const auto first = resolve_or_throw(hosts.front(), options.port);
   if (options.common.planes != 0) {
     for (const SocketAddress& address : first) {
       if (address.family != 4 || address.bytes[0] != 127) continue;

@@ -8,21 +8,22 @@
 
 #include "cli_common.h"
 #include "perf_protocol.h"
+#include "wire/types.h"
 
 namespace metaroce::tool {
 
 /// How to reach a peer: shared by perf and ping.
 struct PeerOptions {
   CommonOptions common;
-  std::string host;                ///< HOST[:PORT], or one a plane with commas between
-  std::vector<std::string> local;  ///< an address a plane
+  std::string host;                 ///< HOST[:PORT], or one a plane with commas between
+  uint16_t port = wire::kBasePort;  ///< unless it stands behind HOST
+  std::vector<std::string> local;   ///< an address a plane
 };
 
 struct PerfOptions {
   PeerOptions peer;
   bool server = false;
   bool once = false;
-  uint16_t port = 0;
   std::string op = "write";
   bool bw = false;
   bool lat = false;

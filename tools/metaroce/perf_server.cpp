@@ -233,7 +233,7 @@ void Server::progress(Session& session, Time now) {
 int run_perf_server(const PerfOptions& options) {
   api::EndpointOptions endpoint;
   endpoint.local = local_planes(options.peer);
-  endpoint.port = options.port;
+  endpoint.port = options.peer.port;
   endpoint.accept = true;
   endpoint.settings = make_settings(options.peer.common);
   endpoint.faults = make_faults(options.peer.common);
