@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -330,6 +331,7 @@ int run(const Options& o) {
   target.base = reinterpret_cast<uint64_t>(map(o.bytes * o.connections));
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a sender that gives up leaves no receiver behind
     _exit(run_receiver(o, target, grant_pipe[1], words[0], report_pipe[1]));
   }
   Grant grant;
