@@ -316,7 +316,7 @@ void Connection::become_open(Time now, ConnectionEventKind kind) {
   state_ = ConnectionState::kOpen;
   std::vector<std::byte>().swap(hello_bytes_);  // the MAC is all that is needed of them
   std::vector<std::byte>().swap(accept_bytes_);
-  accept_due_ = false;
+  hello_due_ = accept_due_ = false;
   measure_setup(now);
   setup_at_ = setup_give_up_ = kNever;
   heard_at_ = progress_at_ = now;

@@ -410,5 +410,30 @@ TEST(RulesSetup, AnUnknownConnectionIsOnlyAHint) {
   EXPECT_EQ(p.completions().size(), 1u);
 }
 
+TEST(RulesSetup, AnAcceptThatCrossesTheRepeatedHelloEndsTheAsking) {
+  WirePeer peer;
+  engine::ConnectRequest request;
+  request.peer.push_back(plane_address(0, 1, wire::kBasePort));
+  ASSERT_TRUE(peer.engine().connect(peer.now, request).has_value());
+  const auto first = peer.poll();
+  ASSERT_EQ(first.size(), 1u);
+  const auto hello = *wire::decode_hello(first[0].bytes);
+  // The timer asks for another HELLO; before it is sent the answer to the first one comes.
+  peer.now = peer.engine().next_deadline();
+  peer.engine().on_deadline(peer.now);
+  wire::HelloPacket accept = peer.hello;
+  accept.is_accept = true;
+  accept.connection = hello.own_connection;
+  accept.echoed_nonce = hello.nonce;
+  peer.give(accept);
+  const auto sent = peer.poll();
+  ASSERT_FALSE(sent.empty());
+  EXPECT_EQ(sent[0].type(), wire::PacketType::kConfirm);
+  for (const auto& s : sent) {
+    ASSERT_TRUE(wire::decode(s.bytes).has_value());
+    EXPECT_NE(s.type(), wire::PacketType::kHello);
+  }
+}
+
 }  // namespace
 }  // namespace metaroce::pair
