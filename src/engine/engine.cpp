@@ -33,6 +33,8 @@ class Engine::Impl {
         is_ready_(config_.settings.max_connections, false),
         touched_(config_.settings.max_connections),
         is_touched_(config_.settings.max_connections, false),
+        done_(config_.settings.max_connections),
+        is_done_(config_.settings.max_connections, false),
         by_nonce_(config_.settings.max_connections),
         stage_(config_.settings.max_connections, Stage::kOther),
         cookies_(rng.fork("cookie"), nanoseconds(config_.settings.cookie_life)),
@@ -360,6 +362,7 @@ class Engine::Impl {
       const std::span<TxRun> rest = runs.subspan(used);
       const size_t n = c->transmit(now, rest);
       used += n;
+      note_done(index);
       if (n == rest.size()) make_ready(index);  // it may have more
       c->update_deadline(now);
       deadlines_.set(index, c->deadline());
@@ -472,6 +475,7 @@ class Engine::Impl {
       is_touched_[index] = false;
       Connection& c = *table_[index];
       note_stage(c);
+      note_done(index);
       if (c.state() == ConnectionState::kDead) {
         if (c.is_responder()) past_.add(called_at_, c.peer_nonce());
         remove(index);
@@ -507,16 +511,24 @@ class Engine::Impl {
       out[n++] = leftovers_.front();
       leftovers_.pop();
     }
-    const auto size = static_cast<uint32_t>(table_.size());
-    for (uint32_t i = 0; i < size && n < out.size(); ++i) {
-      const uint32_t index = (next_poll_ + i) % size;
+    for (uint32_t turns = done_.size(); turns > 0 && n < out.size(); --turns) {
+      const uint32_t index = done_.front();
+      done_.pop();
+      is_done_[index] = false;
       Connection* c = table_[index].get();
-      if (c == nullptr || !c->has_completions()) continue;
+      if (c == nullptr) continue;
       n += c->poll(out.subspan(n));
+      note_done(index);
       if (c->state() == ConnectionState::kDead && !c->has_completions()) remove(index);
     }
-    next_poll_ = (next_poll_ + 1) % size;
     return n;
+  }
+
+  /// Who may have completions is asked for them in turn, and nobody else.
+  void note_done(uint32_t index) {
+    if (is_done_[index] || !table_[index]->has_completions()) return;
+    is_done_[index] = true;
+    done_.push(index);
   }
 
   size_t poll_events(std::span<ConnectionEvent> out) {
@@ -548,10 +560,11 @@ class Engine::Impl {
   std::vector<bool> is_ready_;
   Ring<uint32_t> touched_;
   std::vector<bool> is_touched_;
+  Ring<uint32_t> done_;  ///< connections that may have completions
+  std::vector<bool> is_done_;
   FlatMap by_nonce_;
   Ring<Completion> leftovers_{4096};
   uint32_t next_index_ = 0;
-  uint32_t next_poll_ = 0;
   enum class Stage : uint8_t { kOther, kAsking, kAccepting };
   std::vector<Stage> stage_;
   Time called_at_{0};  ///< of the newest on_packets or on_deadline
@@ -612,9 +625,7 @@ size_t Engine::post_receives(Time now, std::span<const ReceiveRequest> requests,
 
 size_t Engine::poll_completions(std::span<Completion> out) { return impl_->poll_completions(out); }
 size_t Engine::poll_events(std::span<ConnectionEvent> out) { return impl_->poll_events(out); }
-size_t Engine::poll_path_events(std::span<PathEvent> out) {
-  return impl_->poll_path_events(out);
-}
+size_t Engine::poll_path_events(std::span<PathEvent> out) { return impl_->poll_path_events(out); }
 memory::Regions& Engine::regions() { return impl_->shared_.regions; }
 
 Expected<ConnectionHandle, Status> Engine::connect(Time now, const ConnectRequest& request) {
