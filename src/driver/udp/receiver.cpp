@@ -46,7 +46,7 @@ T load(const cmsghdr* c) {
 Receiver::Receiver(Syscalls& calls, UdpCounters& counters, FaultInjector& faults,
                    bool hand_over_single)
     : calls_(calls), counters_(counters), faults_(faults), hand_over_single_(hand_over_single) {
-  for (auto& buffer : buffers_) buffer = std::make_unique<std::byte[]>(kBufferBytes);
+  arena_ = std::make_unique<std::byte[]>(kArenaBytes);
   packets_.reserve(1024);
 }
 
@@ -55,16 +55,16 @@ void Receiver::add_plane(int fd, bool wildcard) { planes_.push_back({fd, wildcar
 std::span<const engine::RxPacket> Receiver::receive(Time now, Loop& loop,
                                                     Transmitter& transmitter) {
   packets_.clear();
-  used_ = 0;
+  filled_ = calls_made_ = 0;
   if (faults_.enabled()) [[unlikely]] {
     faults_.recycle();
   }
   std::array<int, 32> ready{};
   size_t count = planes_.size();
   if (count > kReadDirectly) count = static_cast<size_t>(loop.ready(ready));
-  // A plane is read until it is empty or the buffers are used up; the next call starts with the
+  // A plane is read until it is empty or the arena is used up; the next call starts with the
   // next plane, so that none waits for ever.
-  for (size_t i = 0; i < count && used_ < kBuffers; ++i) {
+  for (size_t i = 0; i < count && has_space(); ++i) {
     size_t index = (next_plane_ + i) % planes_.size();
     if (planes_.size() > kReadDirectly) {
       const int fd = ready[(next_plane_ + i) % count];
@@ -73,7 +73,7 @@ std::span<const engine::RxPacket> Receiver::receive(Time now, Loop& loop,
           planes_.begin());
       if (index == planes_.size()) continue;
     }
-    while (used_ < kBuffers && read_plane(now, static_cast<uint8_t>(index), transmitter)) {
+    while (has_space() && read_plane(now, static_cast<uint8_t>(index), transmitter)) {
       if (hand_over_single_ && packets_.size() == 1) break;
     }
   }
@@ -87,10 +87,11 @@ std::span<const engine::RxPacket> Receiver::receive(Time now, Loop& loop,
 
 bool Receiver::read_plane(Time now, uint8_t index, Transmitter& transmitter) {
   Plane& plane = planes_[index];
-  std::byte* buffer = buffers_[used_].get();
+  std::byte* buffer = arena_.get() + filled_;
   Arrival arrival;
   if (!call_kernel(plane, buffer, arrival, transmitter, index)) return false;
-  ++used_;
+  ++calls_made_;
+  filled_ += (arrival.bytes + 63) / 64 * 64;
   if (plane.wildcard && arrival.to.family != 0) {
     transmitter.local_addresses(index).learn(arrival.from, arrival.to);
   }

@@ -27,9 +27,12 @@ class Receiver {
   void place(std::span<const engine::RxPacket> packets, std::span<const engine::Placement> list);
 
  private:
-  static constexpr size_t kBuffers = 4;
   // One more than any datagram, so that GRO never has to cut (P03).
   static constexpr size_t kBufferBytes = 65536;
+  // A batch stays in the cache, but is not cut short by datagrams that carry little: with only a
+  // few of them a turn, answers to probes would leave slower than probes arrive.
+  static constexpr size_t kArenaBytes = 4 * kBufferBytes;
+  static constexpr size_t kMostCalls = 64;
   // Asking which planes are ready costs one call; reading an empty socket also costs one.
   static constexpr size_t kReadDirectly = 2;
   struct Plane {
@@ -56,8 +59,12 @@ class Receiver {
   FaultInjector& faults_;
   const bool hand_over_single_;
   std::vector<Plane> planes_;
-  std::array<std::unique_ptr<std::byte[]>, kBuffers> buffers_;
-  size_t used_ = 0;
+  bool has_space() const {
+    return calls_made_ < kMostCalls && filled_ + kBufferBytes <= kArenaBytes;
+  }
+  std::unique_ptr<std::byte[]> arena_;
+  size_t filled_ = 0;
+  size_t calls_made_ = 0;
   size_t next_plane_ = 0;
   std::vector<engine::RxPacket> packets_;
 };

@@ -12,7 +12,7 @@ namespace {
 
 // A socket used within this time is not closed for another: closing and opening in turns would
 // cost more than sending from the shared one.
-constexpr Duration kBusy = milliseconds(200);
+constexpr Duration kBusy = seconds(5);
 constexpr Duration kRetryOpen = milliseconds(100);
 
 }  // namespace
@@ -92,7 +92,10 @@ TxSocket* TxSockets::get(uint8_t plane_index, uint16_t port, Time now) {
 
 TxSocket* TxSockets::open_one(Plane& plane, uint8_t index, uint16_t port, Time now) {
   if (now < plane.no_retry_before) return nullptr;
-  if (open_ >= cap_ && !make_room(now)) return nullptr;
+  if (open_ >= cap_ && !make_room(now)) {
+    plane.no_retry_before = now + kRetryOpen;  // looking through all of them costs too much
+    return nullptr;
+  }
   SocketAddress local = plane.local;
   local.port = port;
   auto made = open_transmit_socket(calls_, local, buffer_);

@@ -285,9 +285,7 @@ void UdpDriver::wait_until(Time deadline, int extra_fd, Duration timeout) {
 }
 
 int UdpDriver::fd() const { return impl_->loop_.fd(); }
-Time UdpDriver::next_wake(Time now, Time deadline) const {
-  return impl_->next_wake(now, deadline);
-}
+Time UdpDriver::next_wake(Time now, Time deadline) const { return impl_->next_wake(now, deadline); }
 void UdpDriver::look_soon() { impl_->next_look_ = {}; }
 bool UdpDriver::spinning(Time now) const { return impl_->loop_.spinning(now); }
 

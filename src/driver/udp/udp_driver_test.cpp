@@ -263,10 +263,24 @@ TEST(TxSockets, CapClosesIdleOnesAndOtherwiseSendsShared) {
   EXPECT_EQ(send(2, milliseconds(1)), test_port(2));
   EXPECT_EQ(send(3, milliseconds(2)), sender->port());
   EXPECT_EQ(sender->counters().shared_sends, 1u);
-  EXPECT_EQ(send(2, seconds(2)), test_port(2));
-  EXPECT_EQ(send(3, seconds(2)), test_port(3));  // path 1 had rested
+  EXPECT_EQ(send(2, seconds(9)), test_port(2));
+  EXPECT_EQ(send(3, seconds(9)), test_port(3));  // path 1 had rested
   EXPECT_EQ(sender->counters().tx_sockets_closed, 1u);
   EXPECT_EQ(sender->tx_sockets(), 2u);
+}
+
+TEST(Receive, ABatchIsNotCutShortBySmallDatagrams) {
+  // Answers to probes must not be read slower than a turn can send probes (P09).
+  const auto sender = open(options_for({"127.0.0.1"}));
+  const auto receiver = open(options_for({"127.0.0.2"}));
+  ASSERT_TRUE(sender && receiver);
+  const Bytes memory = random_bytes(64, 5);
+  for (uint8_t i = 0; i < 40; ++i) {
+    engine::TxRun run =
+        make_run(*sender, 0, receiver->local()[0], {1, 44, 16, 16, false}, memory, i % 4);
+    ASSERT_EQ(sender->transmit(now(), {&run, 1}), 1u);
+  }
+  EXPECT_EQ(receiver->receive(now()).size(), 40u);
 }
 
 /// Records what the driver does, in which order.
@@ -275,7 +289,7 @@ struct FakeEngine {
   Time deadline = kNever;
   std::vector<engine::TxRun> to_send;
   std::vector<Hint> hints;
-  Bytes target = Bytes(65536);
+  Bytes target = Bytes(1 << 20);
   bool placed_before_poll = true;
   size_t received = 0;
 
