@@ -22,8 +22,8 @@ UNIT = [f"{f}_test" for f in FOLDERS if list((ROOT / "src" / f).glob("*_test.cpp
 UNIT += ["pair_test", "scenarios_test"]
 # Last: what is slow to build or to run. engine_fuzz replays its corpus.
 ALL = UNIT + ["engine_fuzz", "mr_sim"]
-PARTS = ["CMakeLists.txt", "cmake", "src", "include", "tests", "fuzz", "spec", "tools", "bench", "docs",
-         "examples", "README.md", "LICENSE"]
+PARTS = ["CMakeLists.txt", "cmake", "src", "include", "tests", "fuzz", "spec", "tools", "bench",
+         "docs", "examples", "README.md", "LICENSE"]
 TEST_LIMIT = 120
 
 
