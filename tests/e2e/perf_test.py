@@ -150,7 +150,8 @@ class Perf(unittest.TestCase):
                 # "spurious", which also has late arrivals that no acknowledgement names.
                 rest = p["packets"] - p["acked"] - p["lost"]
                 self.assertGreaterEqual(rest, -p["spurious"], p)
-                self.assertLessEqual(rest, p["probes"], p)
+                # Idle copies may still be on their way when the last message is accepted.
+                self.assertLessEqual(rest, p["probes"] + p["copies"], p)
                 self.assertEqual(p["packets"],
                                  p["data"] + p["repairs"] + p["copies"] + p["probes"], p)
 
