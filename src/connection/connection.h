@@ -182,7 +182,7 @@ class Connection final : public path::Listener {
   void begin_asking(Time now);
 
   // paths and planes (planes.cpp)
-  void open_other_paths(Time now);
+  void open_other_paths();
   PathSlot& add_path();
   void start_pmtu_search(Time now, PathSlot& slot, uint16_t goal, bool verify);
   void stop_pmtu_search(PathSlot& slot);
@@ -196,6 +196,8 @@ class Connection final : public path::Listener {
   void recut_large();
   void verdict(Time now, PathSlot& slot);
   void declare_dead(Time now, PathSlot& slot, PathChange reason);
+  void lose_plane(Time now, uint8_t plane, PathChange reason);
+  void probe_plane(Time now, uint8_t plane);
   void after_state_change(PathSlot& slot);
   void tell_path_state(PathSlot& slot);
   void check_paths_open();
@@ -208,7 +210,8 @@ class Connection final : public path::Listener {
   uint16_t take_port();
 
   // receive helpers
-  void begin_run(const wire::DataPacket& packet, PathSlot& slot, const memory::Target& target);
+  void begin_receive_run(const wire::DataPacket& packet, PathSlot& slot,
+                         const memory::Target& target);
   void note(Time now, PathSlot& slot, const RxPacket& rx, const wire::Sequenced& s, Fate fate,
             bool ack_now, bool fresh_refusal, uint16_t stream);
   PathSlot* incoming_path(const wire::Sequenced& s);
@@ -283,7 +286,6 @@ class Connection final : public path::Listener {
   bool confirm_due_ = false;
   bool hello_due_ = false;
   bool accept_due_ = false;
-  bool close_sent_ = false;
   bool called_ = false;          ///< the application asked for this connection
   bool proven_ = false;          ///< the peer's address answered, so answers may be larger
   uint8_t setup_plane_ = 0;

@@ -326,7 +326,7 @@ void Connection::become_open(Time now, ConnectionEventKind kind) {
     start_pmtu_search(now, *paths_[i], pmtu_target(setup_plane_), false);
   }
   update_payload();
-  open_other_paths(now);
+  open_other_paths();
   event(kind, Status::kOk);
 }
 

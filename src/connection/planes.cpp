@@ -45,7 +45,7 @@ uint16_t Connection::next_lower(uint8_t plane, uint16_t size) const {
   return 576;
 }
 
-void Connection::open_other_paths(Time now) {
+void Connection::open_other_paths() {
   const uint32_t per_plane = shared_.settings.paths_per_plane;
   for (uint32_t i = per_plane; i < tx_paths_; ++i) {
     const auto plane = static_cast<uint8_t>((setup_plane_ + i / per_plane) % planes_);
@@ -60,7 +60,6 @@ void Connection::open_other_paths(Time now) {
   }
   next_open_ = per_plane;
   open_waiting_paths();
-  (void)now;
 }
 
 void Connection::open_waiting_paths() {
@@ -261,14 +260,10 @@ void Connection::check_paths_open() {
 void Connection::on_plane_state(Time now, uint8_t plane, bool up) {
   survey_due_ = true;
   if (state_ != ConnectionState::kOpen) return;
-  for (uint32_t i = 0; i < tx_paths_; ++i) {
-    PathSlot& slot = *paths_[i];
-    if (slot.tx.plane != plane || !slot.tx.is_open()) continue;
-    if (up) {
-      slot.tx.probe_soon(now);
-    } else if (active_paths() > shared_.settings.min_active_paths) {
-      declare_dead(now, slot, PathChange::kLinkDown);  // MR-HEALTH-020: at once
-    }
+  if (up) {
+    probe_plane(now, plane);
+  } else {
+    lose_plane(now, plane, PathChange::kLinkDown);  // MR-HEALTH-020: at once
   }
   send_port_status(now);
 }
@@ -297,15 +292,30 @@ void Connection::on_port_status(Time now, const wire::ControlPacket& packet) {
   peer_port_generation_ = packet.generation;
   const auto before = peer_mask_;
   peer_mask_ = static_cast<uint16_t>(packet.value);
+  for (uint32_t k = 0; k < planes_; ++k) {  // in the order of their paths
+    const auto plane = static_cast<uint8_t>((setup_plane_ + k) % planes_);
+    const uint32_t bit = 1u << plane;
+    if ((peer_mask_ & bit) == 0) {
+      lose_plane(now, plane, PathChange::kPeerReport);
+    } else if ((before & bit) == 0) {
+      probe_plane(now, plane);
+    }
+  }
+}
+
+/// Gives up the open paths of a plane, but for the last ones of the connection.
+void Connection::lose_plane(Time now, uint8_t plane, PathChange reason) {
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[i];
-    const uint32_t bit = 1u << slot.tx.plane;
-    if (!slot.tx.is_open()) continue;
-    if ((peer_mask_ & bit) != 0) {
-      if ((before & bit) == 0) slot.tx.probe_soon(now);
-    } else if (active_paths() > shared_.settings.min_active_paths) {
-      declare_dead(now, slot, PathChange::kPeerReport);
-    }
+    if (slot.tx.plane != plane || !slot.tx.is_open()) continue;
+    if (active_paths() > shared_.settings.min_active_paths) declare_dead(now, slot, reason);
+  }
+}
+
+void Connection::probe_plane(Time now, uint8_t plane) {
+  for (uint32_t i = 0; i < tx_paths_; ++i) {
+    path::PathSender& tx = paths_[i]->tx;
+    if (tx.plane == plane && tx.is_open()) tx.probe_soon(now);
   }
 }
 
@@ -342,14 +352,7 @@ void Connection::reopen_plane(Time now, uint8_t plane) {
 
 void Connection::on_local_address(Time now, uint8_t plane, bool present) {
   if (state_ != ConnectionState::kOpen || plane >= planes_) return;
-  if (!present) {
-    for (uint32_t i = 0; i < tx_paths_; ++i) {
-      PathSlot& slot = *paths_[i];
-      if (slot.tx.plane != plane || !slot.tx.is_open()) continue;
-      if (active_paths() > shared_.settings.min_active_paths)
-        declare_dead(now, slot, PathChange::kLinkDown);
-    }
-  }
+  if (!present) lose_plane(now, plane, PathChange::kLinkDown);
   // MR-CONN-028: without another plane nobody can be told; the peer then hears from us no more.
   if (!has_way_around(plane)) return;
   wire::ControlPacket p;  // MR-CONN-026
@@ -368,15 +371,7 @@ void Connection::on_add_addr(Time now, const wire::ControlPacket& packet) {
   if (seq_le(packet.generation, known)) return;
   known = packet.generation;
   const SocketAddress& address = packet.address[0];
-  if (address.family == 0) {
-    for (uint32_t i = 0; i < tx_paths_; ++i) {
-      PathSlot& slot = *paths_[i];
-      if (slot.tx.plane != packet.plane || !slot.tx.is_open()) continue;
-      if (active_paths() > shared_.settings.min_active_paths)
-        declare_dead(now, slot, PathChange::kPeerReport);
-    }
-    return;
-  }
+  if (address.family == 0) return lose_plane(now, packet.plane, PathChange::kPeerReport);
   SocketAddress& peer = peer_[packet.plane];
   if (address.family != shared_.local[packet.plane].family || address.is_any()) return;
   if (peer.same_host(address) && peer.port == address.port) return;

@@ -95,7 +95,7 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
   slot->tx.counters.rx_bytes += d.payload_length;
   counters_.bytes_received += d.payload_length;
   note(now, *slot, rx, d.s, Fate::kAccepted, d.last(), false, d.stream);
-  if (placed && admission.check_memory && !d.last()) begin_run(d, *slot, target);
+  if (placed && admission.check_memory && !d.last()) begin_receive_run(d, *slot, target);
   return placed;
 }
 

@@ -8,10 +8,10 @@
 
 namespace metaroce::connection {
 
-void Connection::begin_run(const wire::DataPacket& d, PathSlot& slot,
-                           const memory::Target& target) {
-  const uint32_t message = receiver_.open_run();
+void Connection::begin_receive_run(const wire::DataPacket& d, PathSlot& slot,
+                                   const memory::Target& target) {
   if (shared_.settings.whole_runs == 0) return;
+  const uint32_t message = receiver_.open_run();
   if (message == message::kNoIndex || (d.s.flags & wire::flag::kAckRequest) != 0) return;
   if (!slot.rx.is_next(d.s.path_seq + 1) || filter_->highest() != d.s.cpsn) return;
   run_ = ReceiveRun{};

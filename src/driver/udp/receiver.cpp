@@ -4,6 +4,7 @@
 #include <netinet/udp.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 

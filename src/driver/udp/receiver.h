@@ -1,7 +1,6 @@
 // recvmsg calls to verified packets. Internal to driver/udp.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -47,6 +46,9 @@ class Receiver {
     SocketAddress from;
     SocketAddress to;  ///< family 0: not told
   };
+  bool has_space() const {
+    return calls_made_ < kMostCalls && filled_ + kBufferBytes <= kArenaBytes;
+  }
   bool read_plane(Time now, uint8_t index, Transmitter& transmitter);
   bool call_kernel(Plane& plane, std::byte* buffer, Arrival& arrival, Transmitter& transmitter,
                    uint8_t index);
@@ -59,9 +61,6 @@ class Receiver {
   FaultInjector& faults_;
   const bool hand_over_single_;
   std::vector<Plane> planes_;
-  bool has_space() const {
-    return calls_made_ < kMostCalls && filled_ + kBufferBytes <= kArenaBytes;
-  }
   std::unique_ptr<std::byte[]> arena_;
   size_t filled_ = 0;
   size_t calls_made_ = 0;
