@@ -2,6 +2,7 @@
 
 #include "driver/common/clock.h"
 #include "driver/common/socket_address.h"
+#include "endpoint_news.h"
 
 namespace metaroce::tool {
 namespace {
@@ -221,27 +222,19 @@ void EndpointTransport::take_connection_event(const api::ConnectionEvent& event)
       out.text = api::describe_loss(event, death_timeout_);
       break;
     }
-    default: return;
+    default:
+      return;
   }
   events_.push_back(std::move(out));
 }
 
 bool EndpointTransport::next(Event& event) {
   if (events_.empty()) {
-    api::Completion completions[64];
-    const size_t n = endpoint_->poll(completions);
-    api::ConnectionEvent connection;
-    std::vector<api::ConnectionEvent> ends;
-    while (endpoint_->next_event(connection)) {
-      // An arrival comes before the link's first message, an end after its last.
-      if (connection.kind == api::ConnectionEventKind::kAccepted) {
-        take_connection_event(connection);
-      } else {
-        ends.push_back(connection);
-      }
-    }
-    for (size_t i = 0; i < n; ++i) take_completion(completions[i]);
-    for (const api::ConnectionEvent& end : ends) take_connection_event(end);
+    const size_t n = take_news(
+        *endpoint_, [this](const api::ConnectionEvent& event) { take_connection_event(event); },
+        [this](std::span<const api::Completion> done) {
+          for (const api::Completion& c : done) take_completion(c);
+        });
     if (n != 0) drain_backlog();
     const Time now = driver::now();
     if (now >= next_sample_) sample_now(now);
@@ -270,8 +263,8 @@ void EndpointTransport::sample_now(Time now) {
   if (!links_.empty()) {
     api::ConnectionStatus status;
     if (endpoint_->connection_status(links_.begin()->first, status)) {
-      sample.bytes = role_ == Role::kReceiver ? status.counters.bytes_received
-                                              : status.counters.bytes_sent;
+      sample.bytes =
+          role_ == Role::kReceiver ? status.counters.bytes_received : status.counters.bytes_sent;
     }
   }
   samples_.push_back(sample);

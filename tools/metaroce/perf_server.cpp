@@ -6,6 +6,7 @@
 
 #include "driver/common/clock.h"
 #include "driver/common/socket_address.h"
+#include "endpoint_news.h"
 #include "perf_link.h"
 #include "perf_options.h"
 #include "perf_run.h"
@@ -83,21 +84,13 @@ void Server::round() {
   }
   const Time before = driver::now();
   endpoint_->wait(turn > before && turn - before < kSignalLook ? turn - before : kSignalLook);
-  api::Completion done[64];
-  const size_t n = endpoint_->poll(done);
-  api::ConnectionEvent event;
-  std::vector<api::ConnectionEvent> ends;
-  while (endpoint_->next_event(event)) {
-    // An arrival comes before the connection's first message, an end after its last.
-    if (event.kind == api::ConnectionEventKind::kAccepted) {
-      on_event(event);
-    } else {
-      ends.push_back(event);
-    }
-  }
-  const Time now = driver::now();
-  for (size_t i = 0; i < n; ++i) on_completion(done[i], now);
-  for (const auto& e : ends) on_event(e);
+  Time now{};
+  take_news(
+      *endpoint_, [this](const api::ConnectionEvent& event) { on_event(event); },
+      [&](std::span<const api::Completion> done) {
+        now = driver::now();
+        for (const api::Completion& c : done) on_completion(c, now);
+      });
   for (auto& [connection, session] : sessions_) progress(*session, now);
 }
 
