@@ -33,6 +33,18 @@ def product(bins, paths, options):
     return run([str(c) for c in command])["gbps"]
 
 
+def own_ratio(options):
+    """The product with most paths against itself with fewest, in turn."""
+    few, many = min(options.paths), max(options.paths)
+    ratios = []
+    for _ in range(options.pairs):
+        base = product(options.bin, few, options)
+        ratios.append(product(options.bin, many, options) / base)
+    print(f"own {many} paths / own {few}: {statistics.median(ratios):.3f}"
+          f"   {[round(r, 3) for r in ratios]}")
+    return {"own": [many, few], "ratio": statistics.median(ratios), "ratios": ratios}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", default="build/release/bin", type=pathlib.Path)
@@ -65,6 +77,8 @@ def main():
         print(f"{paths:5} {row['limit_crc_gbps']:10.2f} {row['limit_gbps']:8.2f} "
               f"{row['product_gbps']:8.2f} {row['ratio_crc']:7.3f} {row['ratio_plain']:8.3f}"
               f"   {row['ratios_crc']}", flush=True)
+    if len(options.paths) > 1:
+        rows.append(own_ratio(options))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
