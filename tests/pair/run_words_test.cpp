@@ -15,6 +15,7 @@ struct Outcome {
   std::vector<std::string> placements;
   std::vector<uint64_t> drops;
   uint64_t state = 0;
+  uint64_t delivered = 0;  ///< messages
   std::vector<std::vector<std::byte>> sent;
 
   bool operator==(const Outcome&) const = default;
@@ -54,9 +55,20 @@ Outcome run(const Change& c, bool whole, wire::Opcode opcode) {
     packets.push_back(WirePeer::with_payload(d, i == 2 ? c.length : 1000, 0xA0 + i));
   }
   peer.give_together(packets, c.ecn);
-  // What comes after finds the same state.
-  packets.assign(1, WirePeer::with_payload(middle(peer, 3, opcode), 1000, 0xA3));
-  peer.give_together(packets, Ecn::kEct0);
+  // What comes after finds the same state: the fourth packet, the third as it should have been, and
+  // the LAST, which ends the message exactly when the changed one was not counted for it.
+  for (uint32_t i = 3; i < 6; ++i) {
+    wire::DataPacket d = middle(peer, i, opcode);
+    if (i > 3) {
+      const uint32_t back = i == 4 ? 2000 : 1000;
+      d.offset -= back;
+      d.address -= back;
+    }
+    if (i == 5) d.message_flags = wire::message_flag::kLast;
+    packets.assign(1,
+                   WirePeer::with_payload(d, i == 5 ? 500 : 1000, static_cast<uint8_t>(0xA0 + i)));
+    peer.give_together(packets, Ecn::kEct0);
+  }
   Outcome out;
   for (const auto& p : peer.placements) {
     out.placements.push_back(std::to_string(p.packet) + "+" + std::to_string(p.payload_begin) +
@@ -65,6 +77,9 @@ Outcome run(const Change& c, bool whole, wire::Opcode opcode) {
   for (const auto& sent : peer.run(microseconds(30))) out.sent.push_back(sent.bytes);
   out.drops.assign(peer.engine().drops().begin(), peer.engine().drops().end());
   out.state = peer.engine().state_hash();
+  engine::ConnectionStatus status;
+  EXPECT_TRUE(peer.engine().connection_status(peer.id(), status));
+  out.delivered = status.counters.messages_received;
   return out;
 }
 
@@ -107,6 +122,7 @@ const std::vector<Change>& changes() {
 TEST(RunWords, WhateverFollowsEndsAsIfItCameAlone) {
   MR_COVERS("MR-CPSN-005");
   MR_COVERS("MR-MEM-003");
+  uint64_t delivered = 0;
   for (const wire::Opcode opcode : {wire::Opcode::kWrite, wire::Opcode::kWriteImm}) {
     for (const Change& c : changes()) {
       const Outcome alone = run(c, false, opcode);
@@ -114,11 +130,14 @@ TEST(RunWords, WhateverFollowsEndsAsIfItCameAlone) {
       EXPECT_EQ(alone.placements, whole.placements) << c.name;
       EXPECT_EQ(alone.drops, whole.drops) << c.name;
       EXPECT_EQ(alone.state, whole.state) << c.name;
+      EXPECT_EQ(alone.delivered, whole.delivered) << c.name;
+      delivered += whole.delivered;
       EXPECT_EQ(alone.sent, whole.sent) << c.name;
       // Four packets, of which the third is the one that was changed.
       EXPECT_GE(whole.placements.size(), c.taken ? 3u : 2u) << c.name;
     }
   }
+  EXPECT_GE(delivered, 5u) << "the end shows what was counted for the message";
 }
 
 }  // namespace
