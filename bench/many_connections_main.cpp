@@ -37,6 +37,8 @@ struct Options {
   uint32_t buffers = 64u << 20;
   double limit = 300;
   bool json = false;
+  bool rests = true;         ///< the settings let them
+  bool rest = false;         ///< let the connections rest before the memory is told
   std::vector<std::string> set;
 };
 
@@ -106,7 +108,22 @@ std::unique_ptr<api::Endpoint> open_endpoint(const Options& o, bool accept) {
   return std::move(*opened);
 }
 
+/// Waits until all connections of this end rest, but for those that keep-alive wakes just now.
+void let_rest(api::Endpoint& endpoint, uint32_t connections, bool expected) {
+  const Time least = now() + seconds(1);
+  const Time limit = now() + seconds(20);
+  api::Completion done[64];
+  while (now() < least || endpoint.memory().resting * 10 < connections * 8) {
+    if (!expected && now() >= least) return;
+    if (now() > limit) die(fmt::format("{} of {} connections rest after 20 s",
+                                       endpoint.memory().resting, connections));
+    endpoint.wait(milliseconds(5));
+    endpoint.poll(done);
+  }
+}
+
 struct ReceiverReport {
+  engine::EngineMemory held;
   uint32_t accepted = 0;
   uint32_t equal = 0;
   uint32_t lost = 0;
@@ -153,7 +170,11 @@ int run_receiver(const Options& o, const Grant& target, int to_sender, int from_
       report.accepted += event.kind == api::ConnectionEventKind::kAccepted;
       report.lost += event.kind == api::ConnectionEventKind::kLost;
     }
-    if (read(from_sender, &word, 1) == 1 && word == 'o') report.open = memory_now();
+    if (read(from_sender, &word, 1) == 1 && word == 'o') {
+      if (o.rest) let_rest(*endpoint, o.connections, o.rests);
+      report.open = memory_now();
+      report.held = endpoint->memory();
+    }
   }
   report.after = memory_now();
   report.cpu = cpu_seconds();
@@ -167,6 +188,7 @@ int run_receiver(const Options& o, const Grant& target, int to_sender, int from_
 }
 
 struct SenderReport {
+  engine::EngineMemory held;
   double connect_seconds = 0;
   double send_seconds = 0;
   uint32_t open = 0;
@@ -191,7 +213,9 @@ class Sender {
     const Time begin = now();
     connect_all(begin);
     report_.connect_seconds = since(begin);
+    if (o_.rest) let_rest(*endpoint_, o_.connections, o_.rests);
     report_.opened = memory_now();
+    report_.held = endpoint_->memory();
     if (write(to_receiver, "o", 1) != 1) die("pipe");
     const Time first = now();
     send_all(first);
@@ -288,6 +312,14 @@ class Sender {
 
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
+void print_held(const char* end, const engine::EngineMemory& m) {
+  const uint32_t n = std::max(m.connections, 1u);
+  fmt::print("{}: fixed state {} bytes a connection, counters of its paths {}; {} of {} rest\n",
+             end, m.state_bytes / n, m.counter_bytes / n, m.resting, m.connections);
+  fmt::print("{}: slabs add {} bytes a path awake ({} now, {} at most at once)\n", end,
+             m.path_bytes, m.awake_paths, m.awake_paths_most);
+}
+
 void print(const Options& o, const SenderReport& s, const ReceiverReport& r) {
   const auto each = [&](const Memory& before, const Memory& open) {
     return (static_cast<double>(open.anonymous) - static_cast<double>(before.anonymous)) /
@@ -300,10 +332,12 @@ void print(const Options& o, const SenderReport& s, const ReceiverReport& r) {
         "\"digests_equal\":{},\"connect_seconds\":{:.3f},\"send_seconds\":{:.3f},"
         "\"goodput_gbps\":{:.3f},\"repairs\":{},\"lost\":{},\"data\":{},"
         "\"sender_rss\":{},\"receiver_rss\":{},\"sender_bytes_each\":{:.0f},"
-        "\"receiver_bytes_each\":{:.0f},\"overflow\":{}}}\n",
+        "\"receiver_bytes_each\":{:.0f},\"overflow\":{},\"state_bytes\":{},"
+        "\"counter_bytes\":{},\"path_bytes\":{}}}\n",
         o.connections, s.open, r.accepted, s.completed, r.equal, s.connect_seconds, s.send_seconds,
         rate, s.repairs, s.lost, s.data, s.after.rss, r.after.rss, each(s.before, s.opened),
-        each(r.before, r.open), r.overflow);
+        each(r.before, r.open), r.overflow, s.held.state_bytes / o.connections,
+        s.held.counter_bytes / o.connections, s.held.path_bytes);
     return;
   }
   fmt::print("{} connections open in {:.2f} s ({} accepted), RLIMIT_NOFILE {}\n", s.open,
@@ -320,6 +354,8 @@ void print(const Options& o, const SenderReport& s, const ReceiverReport& r) {
       mib(s.after.rss), mib(s.before.anonymous), mib(r.after.rss), mib(r.before.anonymous));
   fmt::print("each connection added {:.0f} bytes at the sender, {:.0f} at the receiver\n",
              each(s.before, s.opened), each(r.before, r.open));
+  print_held("sender", s.held);
+  print_held("receiver", r.held);
 }
 
 int run(const Options& o) {
@@ -334,6 +370,7 @@ int run(const Options& o) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // a sender that gives up leaves no receiver behind
     _exit(run_receiver(o, target, grant_pipe[1], words[0], report_pipe[1]));
   }
+  for (const int end : {grant_pipe[1], words[0], report_pipe[1]}) close(end);
   Grant grant;
   if (read(grant_pipe[0], &grant, sizeof grant) != sizeof grant) return 1;
   const SenderReport sent = Sender(o, grant).run(words[1]);
@@ -360,7 +397,9 @@ int main(int argc, char** argv) {
   app.add_option("--buffers", o.buffers, "receive buffer bytes")->capture_default_str();
   app.add_option("--limit", o.limit, "seconds for each part")->capture_default_str();
   app.add_option("--set", o.set, "NAME=VALUE, a setting of the engine");
+  app.add_flag("--rest", o.rest, "tell memory when the paths are folded (MR-CONN-040)");
   app.add_flag("--json", o.json, "one JSON object");
   CLI11_PARSE(app, argc, argv);
+  for (const std::string& s : o.set) o.rests &= s != "rest_after=0";
   return metaroce::bench::run(o);
 }

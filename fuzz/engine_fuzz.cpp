@@ -152,6 +152,7 @@ class World {
     v.message_span = 2 + config[2] % 16;
     v.max_run = 1 + (config[2] >> 4);
     if (v.max_run > kMaxRun) v.max_run = kMaxRun;
+    v.rest_after = (config[3] & 4) != 0 ? 50'000 : 0;
     v.timer_tick = 100;
     v.ack_delay = 2000;
     v.initial_rtt = 20'000;

@@ -154,6 +154,7 @@ class Endpoint {
   bool connection_status(ConnectionHandle connection, ConnectionStatus& out) const;
   size_t path_status(ConnectionHandle connection, std::span<PathStatus> out) const;
   std::span<const uint64_t> drops() const;
+  engine::EngineMemory memory() const;
   const driver::UdpCounters& udp_counters() const;
   const driver::FaultTally& rx_tally() const;
   const driver::FaultTally& tx_tally() const;

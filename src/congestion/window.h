@@ -44,6 +44,13 @@ class Window {
   /// The loss that caused the last on_congestion_loss was none.
   void undo();
 
+  /// Goes on where a window of this size stood, with a new round.
+  void resume(uint64_t bytes, uint32_t mark_fraction, bool slow_start) {
+    *this = Window{bytes};
+    alpha_ = mark_fraction;
+    slow_start_ = slow_start;
+  }
+
   /// A path that was dead comes back with one packet.
   void restart(const Limits& limits) { start(limits.minimum); }
 

@@ -7,6 +7,8 @@ namespace metaroce::connection {
 Connection::Connection(Shared& shared, ConnectionHandle handle)
     : shared_(shared),
       handle_(handle),
+      peer_(std::max<size_t>(shared.local.size(), 1)),
+      paths_(shared.paths, shared.settings, shared.sent),
       sender_(shared.sends, shared.settings, handle),
       receiver_(shared.receives, shared.settings, handle) {}
 
@@ -54,6 +56,7 @@ Status Connection::post(const WorkRequest& request) {
       state_ != ConnectionState::kAccepting) {
     return Status::kNotConnected;
   }
+  wake();
   completions_hint_ = true;  // on a failed stream it completes at once
   return sender_.post(request, shared_.telemetry.now());
 }
@@ -63,6 +66,7 @@ Status Connection::post_receive(Time, const ReceiveRequest& request) {
       state_ != ConnectionState::kAccepting) {
     return Status::kNotConnected;
   }
+  wake();
   completions_hint_ = true;
   return receiver_.post(request);
 }
@@ -90,6 +94,7 @@ void Connection::close(Time now, uint32_t code) {
     return fail(now, Status::kClosed, ConnectionEventKind::kClosed);
   }
   if (state_ != ConnectionState::kOpen) return;
+  wake();
   drop_all_sends();
   sender_.fail_all(Status::kClosed);
   receiver_.fail_all(Status::kClosed);
@@ -105,6 +110,7 @@ void Connection::close(Time now, uint32_t code) {
 
 bool Connection::idle() const {
   if (!sender_.idle()) return false;
+  if (paths_.resting()) return true;
   return std::none_of(paths_.begin(), paths_.end(), [](const auto& slot) {
     return slot->rx.is_open() && slot->rx.ack_at() != kNever;
   });
@@ -113,7 +119,16 @@ bool Connection::idle() const {
 uint64_t Connection::hash() const {
   uint64_t h = handle_ * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(state_);
   const auto mix = [&h](uint64_t v) { h = (h ^ v) * 0x100000001b3ull; };
-  for (const auto& slot : paths_) {
+  for (uint32_t i = 0; paths_.resting() && i < paths_.size(); ++i) {
+    const path::RestingPath& path = paths_.at_rest(i);
+    mix(path.next_seq);
+    mix(path.next_seq);
+    mix(0);
+    mix(path.state);
+    mix(path::PathReceiver::hash_of(path));
+  }
+  for (uint32_t i = 0; !paths_.resting() && i < paths_.size(); ++i) {
+    const PathSlot* slot = paths_[i];
     mix(slot->tx.next_seq());
     mix(slot->tx.lowest_unresolved());
     mix(slot->tx.in_flight());

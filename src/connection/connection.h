@@ -9,7 +9,6 @@
 #include "connection/cpsn_filter.h"
 #include "connection/run_writer.h"
 #include "connection/shared.h"
-#include "path/path_receiver.h"
 #include "wire/control_packet.h"
 #include "wire/data_packet.h"
 #include "wire/handshake_packet.h"
@@ -96,28 +95,13 @@ class Connection final : public path::Listener {
   ConnectionState state() const { return state_; }
   ConnectionHandle handle() const { return handle_; }
   bool has_completions() const { return completions_hint_; }
+  /// Its paths are folded (MR-CONN-040).
+  bool resting() const { return paths_.resting(); }
+  /// What it holds at rest beside the shared pools; `counters`: of its paths, for people to read.
+  size_t state_bytes() const;
+  size_t counter_bytes() const { return paths_.counter_bytes(); }
 
  private:
-  struct PathSlot {
-    PathSlot(const Settings& settings, Slab<path::SentWindow>& windows) : tx(settings, windows) {}
-    path::PathSender tx;
-    path::PathReceiver rx;
-    RepairList repair;
-    PathState told = PathState::kOpening;  ///< what the last PathEvent said
-    uint16_t pmtu_goal = 0;                ///< IP size under test
-    uint8_t pmtu_tries = 0;
-    uint8_t big_losses = 0;  ///< full packets lost in a row
-    bool pmtu_search = false;
-    bool pmtu_verify = false;   ///< the size in use is in doubt
-    bool pmtu_due = false;      ///< send a padded probe now
-    uint32_t last_padding = 0;  ///< of the last probe, which may have to be repeated
-    std::array<std::byte, wire::kProbeBytes> last_probe{};
-    Time pmtu_at = kNever;
-    path::State noted = path::State::kClosed;  ///< state that note_change() knows
-    PathChange change = PathChange::kNone;
-    Time changed_at{0};
-  };
-
   /// What the next packet of a run must say, and what was taken but not noted yet.
   struct ReceiveRun {
     PathSlot* slot = nullptr;  ///< null: no run
@@ -183,7 +167,6 @@ class Connection final : public path::Listener {
 
   // paths and planes (planes.cpp)
   void open_other_paths();
-  PathSlot& add_path();
   void start_pmtu_search(Time now, PathSlot& slot, uint16_t goal, bool verify);
   void stop_pmtu_search(PathSlot& slot);
   void on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size);
@@ -257,6 +240,17 @@ class Connection final : public path::Listener {
   void send_credit_news(Time now, RunWriter& writer);
   void send_credit_probe(Time now, RunWriter& writer);
   void drop_all_sends();
+  /// Whatever looks at paths has them unfolded first.
+  void wake() {
+    if (paths_.resting()) unfold();
+  }
+  void unfold();
+  void try_rest(Time now);
+  bool may_rest() const;
+  void fill_resting(uint32_t path, PathStatus& status) const;
+  Time next_keep_alive() const {
+    return std::max(heard_at_, kept_at_) + nanoseconds(shared_.settings.keep_alive);
+  }
   void survey_paths();
   /// The timers of a path may have changed: none of them ends unseen.
   void watch(const PathSlot& slot) {
@@ -300,15 +294,17 @@ class Connection final : public path::Listener {
   uint32_t start_seq_ = 0;
   uint32_t start_cpsn_ = 0;
   SocketAddress peer_from_;  ///< where the answer to a HELLO goes
-  wire::HandshakeParams peer_params_;
+  std::unique_ptr<wire::HandshakeParams> peer_params_;  ///< until the connection is open
+  uint8_t peer_max_paths_ = 0;
+  uint16_t peer_pmtu_ = 0;
   std::vector<std::byte> hello_bytes_;   ///< the HELLO, sent or received, for the transcript
   std::vector<std::byte> accept_bytes_;  ///< the ACCEPT, sent or received
   uint32_t peer_start_seq_ = 0;
   uint8_t peer_open_paths_ = 0;
-  std::array<SocketAddress, kMaxPlanes> peer_{};  ///< the peer's address on each plane
+  std::vector<SocketAddress> peer_;  ///< the peer's address on each of our planes
   uint8_t planes_ = 0;
 
-  std::vector<std::unique_ptr<PathSlot>> paths_;  ///< by path id; both directions
+  PathTable paths_;
   uint32_t tx_paths_ = 0;                         ///< of them we send on
   std::unique_ptr<SendWindow> window_;
   std::unique_ptr<CpsnFilter> filter_;
@@ -373,6 +369,7 @@ class Connection final : public path::Listener {
   Duration credit_probe_wait_{};
   Time time_wait_end_ = kNever;
   Time raise_pmtu_at_ = kNever;
+  Time rest_at_ = kNever;  ///< unless something happens before
 };
 
 }  // namespace metaroce::connection

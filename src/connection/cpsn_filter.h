@@ -59,6 +59,7 @@ class CpsnFilter {
   /// MR-ACK-017: the lowest CPSN not decided.
   uint32_t decided_through() const { return decided_; }
   uint32_t highest() const { return highest_; }
+  size_t table_bytes() const { return words_.capacity() * sizeof(uint64_t); }
 
  private:
   static constexpr uint64_t kAllAccepted = 0x5555555555555555ull;  // Fate::kAccepted 32 times

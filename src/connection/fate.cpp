@@ -13,6 +13,7 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   if (!decoded) return shared_.drop(decoded.error());
   if (state_ == ConnectionState::kAccepting) return shared_.drop(wire::DropReason::kNotConfirmed);
   const wire::AckPacket& ack = *decoded;
+  wake();
   if (ack.f.path >= tx_paths_ || paths_[ack.f.path]->tx.state() == path::State::kOpening ||
       paths_[ack.f.path]->tx.state() == path::State::kClosed) {
     return shared_.drop(wire::DropReason::kUnknownPath);

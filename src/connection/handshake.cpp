@@ -24,7 +24,7 @@ void absorb(SipHash& hash, std::span<const std::byte> packet, size_t fixed) {
 void Connection::start_connect(Time now, const std::vector<SocketAddress>& peer) {
   initiator_ = called_ = true;
   planes_ = static_cast<uint8_t>(std::min(shared_.local.size(), peer.size()));
-  for (size_t i = 0; i < peer.size() && i < kMaxPlanes; ++i) peer_[i] = peer[i];
+  for (size_t i = 0; i < peer.size() && i < peer_.size(); ++i) peer_[i] = peer[i];
   peer_from_ = peer[0];
   begin_asking(now);
   setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
@@ -84,7 +84,7 @@ void Connection::encode_hello(bool accept) {
   p.params.pmtu = pmtu;
   p.params.versions = shared_.versions;
   if (accept) {  // MR-CONN-018: the highest that both speak
-    const uint32_t common = p.params.versions & peer_params_.versions;
+    const uint32_t common = p.params.versions & peer_params_->versions;
     p.params.versions = static_cast<uint16_t>(std::bit_floor(common));
   }
   std::vector<std::byte>& bytes = accept ? accept_bytes_ : hello_bytes_;
@@ -101,7 +101,9 @@ void Connection::encode_hello(bool accept) {
 void Connection::remember_peer(const wire::HelloPacket& packet, const RxPacket& rx) {
   peer_id_ = packet.own_connection;
   peer_nonce_ = packet.nonce;
-  peer_params_ = packet.params;
+  peer_params_ = std::make_unique<wire::HandshakeParams>(packet.params);
+  peer_max_paths_ = packet.params.max_paths;
+  peer_pmtu_ = packet.params.pmtu;
   peer_start_seq_ = packet.start_seq;
   peer_open_paths_ = packet.paths;
   peer_inflight_ = std::max(packet.params.inflight_packets, 16u);
@@ -112,7 +114,7 @@ void Connection::remember_peer(const wire::HelloPacket& packet, const RxPacket& 
     const SocketAddress& a = packet.params.planes[i];
     if (a.family == 0) continue;
     listed = static_cast<uint8_t>(i + 1);
-    if (!a.is_any()) {
+    if (i < peer_.size() && !a.is_any()) {
       const uint32_t scope = peer_[i].scope;
       peer_[i] = a;
       peer_[i].scope = scope;
@@ -131,10 +133,10 @@ void Connection::create_tables(uint32_t peer_cpsn) {
   // MR-CPSN-011, MR-CONN-017: the smaller of the two announcements.
   const uint32_t window =
       std::min(shared_.settings.cpsn_window,
-               1u << std::clamp<uint8_t>(peer_params_.cpsn_window_log2, 10, 20));
+               1u << std::clamp<uint8_t>(peer_params_->cpsn_window_log2, 10, 20));
   window_ = std::make_unique<SendWindow>(shared_.chunks, window, start_cpsn_);
   filter_ = std::make_unique<CpsnFilter>(window, peer_cpsn);
-  sender_.set_peer_span(std::min<uint32_t>(peer_params_.span, shared_.settings.message_span));
+  sender_.set_peer_span(std::min<uint32_t>(peer_params_->span, shared_.settings.message_span));
   congestion_.start(uint64_t{shared_.settings.first_flight} * planes_);
 }
 
@@ -187,6 +189,7 @@ void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPa
   if (!initiator_) return shared_.drop(wire::DropReason::kNoState);
   if (accept.echoed_nonce != nonce_) return shared_.drop(wire::DropReason::kNoState);
   if (state_ == ConnectionState::kOpen && accept.nonce == peer_nonce_) {
+    wake();
     confirm_due_ = true;  // MR-CONN-013: our CONFIRM was lost
     announce_acks_ = true;
     return;
@@ -262,7 +265,7 @@ void Connection::on_confirm(Time now, const wire::ConfirmPacket& confirm, const 
   }
   // The plane that works both ways is the one the initiator chose.
   if (rx.plane != setup_plane_) {
-    const uint16_t service = peer_params_.planes[rx.plane].port;
+    const uint16_t service = peer_params_->planes[rx.plane].port;
     setup_plane_ = rx.plane;
     peer_[setup_plane_] = rx.from;
     if (service != 0) peer_[setup_plane_].port = service;
@@ -270,21 +273,15 @@ void Connection::on_confirm(Time now, const wire::ConfirmPacket& confirm, const 
   become_open(now, called_ ? ConnectionEventKind::kConnected : ConnectionEventKind::kAccepted);
 }
 
-Connection::PathSlot& Connection::add_path() {
-  paths_.push_back(std::make_unique<PathSlot>(shared_.settings, shared_.sent));
-  PathSlot& slot = *paths_.back();
-  slot.tx.id = static_cast<uint8_t>(paths_.size() - 1);
-  slot.rx.counters = &slot.tx.counters;
-  return slot;
-}
-
 void Connection::open_handshake_paths() {
   // MR-PATH-043, MR-PATH-044: only on the address pair that the handshake used.
   const uint32_t ours = shared_.settings.paths_per_plane;
   tx_paths_ = std::min<uint32_t>(
-      {ours * planes_, std::max<uint32_t>(peer_params_.max_paths, ours), kMaxPaths - 1});
+      {ours * planes_, std::max<uint32_t>(peer_max_paths_, ours), kMaxPaths - 1});
   const uint32_t theirs = peer_open_paths_;
-  while (paths_.size() < std::max<uint32_t>(tx_paths_, theirs)) add_path();
+  const uint32_t both = std::max<uint32_t>(tx_paths_, theirs);
+  paths_.reserve(both);
+  while (paths_.size() < both) paths_.add();
   const Duration guess = setup_rtt_;
   for (uint32_t i = 0; i < ours && i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[i];
@@ -327,11 +324,14 @@ void Connection::become_open(Time now, ConnectionEventKind kind) {
   }
   update_payload();
   open_other_paths();
+  peer_params_.reset();
   event(kind, Status::kOk);
+  check_paths_open();  // with nothing to open or to search no later event would tell
 }
 
 void Connection::fail(Time now, Status status, ConnectionEventKind kind) {
   if (state_ == ConnectionState::kDead || state_ == ConnectionState::kTimeWait) return;
+  wake();
   event(kind, status, kind == ConnectionEventKind::kFailed ? setup_detail_ : close_code_);
   drop_all_sends();
   sender_.fail_all(status);

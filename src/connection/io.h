@@ -154,6 +154,17 @@ struct PathStatus {
   PathCounters counters;
 };
 
+/// What the connections of an engine hold, in bytes; pools of fixed size are not in it.
+struct EngineMemory {
+  uint32_t connections = 0;
+  uint32_t resting = 0;          ///< of them: paths folded (MR-CONN-040)
+  uint64_t state_bytes = 0;      ///< fixed state of all connections
+  uint64_t counter_bytes = 0;    ///< counters of all their paths
+  uint32_t awake_paths = 0;      ///< paths unfolded now
+  uint32_t awake_paths_most = 0; ///< most there ever were: so much of the pool was touched
+  uint32_t path_bytes = 0;       ///< of the pool, for each of these
+};
+
 enum class ConnectionState : uint8_t {
   kHelloSent,  ///< initiator, waits for ACCEPT
   kAccepting,  ///< responder, sent ACCEPT, waits for CONFIRM

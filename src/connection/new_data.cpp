@@ -122,8 +122,8 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
                            i + 1 < n ? size : back_size);
   }
   watch(slot);
-  slot.tx.counters.tx_new += n;
-  slot.tx.counters.tx_bytes += bytes;
+  slot.tx.counters->tx_new += n;
+  slot.tx.counters->tx_bytes += bytes;
   if (in_flight_packets_ == 0) progress_at_ = now;  // the backstop's clock starts with the work
   in_flight_packets_ += n;
   in_flight_bytes_ += size * (n - 1) + back_size;

@@ -110,6 +110,10 @@ void Connection::fill_status(Time now, ConnectionStatus& out) const {
 size_t Connection::fill_path_status(std::span<PathStatus> out) const {
   size_t n = 0;
   for (uint32_t i = 0; i < paths_.size() && n < out.size(); ++i) {
+    if (paths_.resting()) {
+      fill_resting(i, out[n++]);
+      continue;
+    }
     const path::PathSender& tx = paths_[i]->tx;
     PathStatus& s = out[n++];
     s.id = static_cast<uint8_t>(i);
@@ -127,13 +131,13 @@ size_t Connection::fill_path_status(std::span<PathStatus> out) const {
     s.change = paths_[i]->change;
     s.changed_at = paths_[i]->changed_at;
     s.peer_port = peer_[s.plane].port;
-    s.counters = tx.counters;
+    s.counters = paths_.counters(i);
   }
   return n;
 }
 
 void Connection::add_counters(PathCounters& paths, ConnectionCounters& own) const {
-  for (const auto& slot : paths_) add(paths, slot->tx.counters);
+  for (uint32_t i = 0; i < paths_.size(); ++i) add(paths, paths_.counters(i));
   ConnectionCounters mine = counters_;
   mine.messages_sent = sender_.messages_accepted();
   mine.messages_received = receiver_.messages_delivered();

@@ -33,7 +33,7 @@ uint16_t Connection::pmtu_target(uint8_t plane) const {
                           static_cast<uint32_t>(wire::kMaxPayloadHeader + wire::kTagBytes) +
                           shared_.settings.max_payload;
   return static_cast<uint16_t>(std::min<uint32_t>(
-      {shared_.plane_mtu[plane], std::max<uint16_t>(peer_params_.pmtu, 1280), needed, 65535}));
+      {shared_.plane_mtu[plane], std::max<uint16_t>(peer_pmtu_, 1280), needed, 65535}));
 }
 
 uint16_t Connection::next_lower(uint8_t plane, uint16_t size) const {
@@ -110,7 +110,7 @@ void Connection::on_padded_acked(Time now, PathSlot& slot, uint16_t ip_size) {
     payload_dirty_ = true;
   }
   if (fell) {
-    ++slot.tx.counters.mtu_fallback;
+    ++slot.tx.counters->mtu_fallback;
     raise_pmtu_at_ = earlier(raise_pmtu_at_, now + seconds(10));
   }
   slot.big_losses = 0;
@@ -260,6 +260,7 @@ void Connection::check_paths_open() {
 void Connection::on_plane_state(Time now, uint8_t plane, bool up) {
   survey_due_ = true;
   if (state_ != ConnectionState::kOpen) return;
+  wake();
   if (up) {
     probe_plane(now, plane);
   } else {
@@ -352,6 +353,7 @@ void Connection::reopen_plane(Time now, uint8_t plane) {
 
 void Connection::on_local_address(Time now, uint8_t plane, bool present) {
   if (state_ != ConnectionState::kOpen || plane >= planes_) return;
+  wake();
   if (!present) lose_plane(now, plane, PathChange::kLinkDown);
   // MR-CONN-028: without another plane nobody can be told; the peer then hears from us no more.
   if (!has_way_around(plane)) return;
@@ -386,6 +388,7 @@ void Connection::on_add_addr(Time now, const wire::ControlPacket& packet) {
 bool Connection::change_port(Time now, uint8_t path, uint16_t port) {
   survey_due_ = true;
   if (path >= tx_paths_) return false;
+  wake();
   announce_acks_ = true;  // the first packet of a new epoch asks for an ACK
   path::PathSender& tx = paths_[path]->tx;
   const uint16_t before = tx.port;

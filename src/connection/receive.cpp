@@ -9,12 +9,17 @@ namespace metaroce::connection {
 using wire::DropReason;
 using wire::Refusal;
 
-Connection::PathSlot* Connection::incoming_path(const wire::Sequenced& s) {
+PathSlot* Connection::incoming_path(const wire::Sequenced& s) {
   if (state_ == ConnectionState::kAccepting) {  // MR-CONN-014
     shared_.drop(DropReason::kNotConfirmed);
     return nullptr;
   }
-  if (s.path >= paths_.size() || !paths_[s.path]->rx.is_open()) {
+  if (s.path >= paths_.size()) {
+    shared_.drop(DropReason::kUnknownPath);
+    return nullptr;
+  }
+  wake();
+  if (!paths_[s.path]->rx.is_open()) {
     shared_.drop(DropReason::kUnknownPath);
     return nullptr;
   }
@@ -42,7 +47,7 @@ void Connection::note(Time now, PathSlot& slot, const RxPacket& rx, const wire::
   a.stream = stream;
   heard_at_ = now;
   last_rx_path_ = s.path;
-  ++slot.tx.counters.rx_packets;
+  ++slot.tx.counters->rx_packets;
   shared_.telemetry.emit(EventKind::packet_received, handle_, s.path, s.path_seq, s.cpsn,
                          static_cast<uint64_t>(fate));
   slot.rx.note(now, a, shared_.settings, slot.tx.srtt());
@@ -64,7 +69,7 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
   }
   const Fate known = filter_->lookup(d.s.cpsn);
   if (known != Fate::kUnseen) {  // MR-CPSN-007: the same answer, nothing is placed again
-    ++slot->tx.counters.rx_duplicates;
+    ++slot->tx.counters->rx_duplicates;
     note(now, *slot, rx, d.s, known, d.last(), false, d.stream);
     return false;
   }
@@ -77,7 +82,7 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
   const Refusal reason = admit(d, admission, target);
   if (!admission.accepted) {
     filter_->decide(d.s.cpsn, Fate::kRefused);
-    ++slot->tx.counters.rx_refused;
+    ++slot->tx.counters->rx_refused;
     shared_.telemetry.emit(EventKind::packet_refused, handle_, d.s.path, d.s.path_seq, d.s.cpsn,
                            static_cast<uint64_t>(reason));
     const bool wait = reason == Refusal::kNotReady || reason == Refusal::kStreamNotReady;
@@ -91,8 +96,8 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
   const bool placed = place(d, admission, target, placement);  // MR-CPSN-032
   receiver_.commit(d, admission);
   completions_hint_ = true;
-  ++slot->tx.counters.rx_accepted;
-  slot->tx.counters.rx_bytes += d.payload_length;
+  ++slot->tx.counters->rx_accepted;
+  slot->tx.counters->rx_bytes += d.payload_length;
   counters_.bytes_received += d.payload_length;
   note(now, *slot, rx, d.s, Fate::kAccepted, d.last(), false, d.stream);
   if (placed && admission.check_memory && !d.last()) begin_receive_run(d, *slot, target);
@@ -152,7 +157,7 @@ void Connection::on_control(Time now, const RxPacket& rx) {
   Fate fate = filter_->lookup(cpsn);
   const bool fresh = fate == Fate::kUnseen;
   if (fresh && state_ == ConnectionState::kTimeWait) return shared_.drop(DropReason::kNoState);
-  ++(fresh ? slot->tx.counters.rx_control : slot->tx.counters.rx_duplicates);
+  ++(fresh ? slot->tx.counters->rx_control : slot->tx.counters->rx_duplicates);
   if (fresh) {
     fate = execute_control(now, *decoded, rx) ? Fate::kAccepted : Fate::kRefused;
     filter_->decide(cpsn, fate);
@@ -167,7 +172,7 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
   switch (packet.opcode) {
     case wire::ControlOpcode::kPathOpen:
       // MR-PATH-041: not beyond what was negotiated.
-      if (packet.path >= std::min(announced_paths(), peer_params_.max_paths)) return false;
+      if (packet.path >= std::min(announced_paths(), peer_max_paths_)) return false;
       if (packet.plane >= shared_.local.size()) return false;
       open_incoming(packet, rx);
       return true;
@@ -207,7 +212,7 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
 }
 
 void Connection::open_incoming(const wire::ControlPacket& packet, const RxPacket&) {
-  while (paths_.size() <= packet.path) add_path();
+  while (paths_.size() <= packet.path) paths_.add();
   path::PathReceiver& rx = paths_[packet.path]->rx;
   const auto generation = static_cast<uint16_t>(packet.generation);
   // MR-PATH-041: an old or repeated generation changes nothing.
@@ -226,7 +231,7 @@ void Connection::on_probe(Time now, const RxPacket& rx) {
   if (slot == nullptr) return;
   // MR-CPSN-004: the CPSN it names was sent; a made-up one is as far off as that of made-up data.
   if (!filter_->in_range(decoded->s.cpsn)) return shared_.drop(DropReason::kCpsnWindow);
-  ++slot->tx.counters.rx_probes;
+  ++slot->tx.counters->rx_probes;
   if (decoded->stream != 0) receiver_.on_credit_asked(decoded->stream);
   note(now, *slot, rx, decoded->s, Fate::kUnseen, true, false, decoded->stream);
 }
@@ -241,7 +246,7 @@ void Connection::on_void(Time now, const RxPacket& rx) {
   Fate fate = filter_->lookup(target);
   const bool fresh = fate == Fate::kUnseen;
   if (fresh && state_ == ConnectionState::kTimeWait) return shared_.drop(DropReason::kNoState);
-  ++slot->tx.counters.rx_control;
+  ++slot->tx.counters->rx_control;
   if (fresh) {  // MR-CPSN-020
     fate = Fate::kVoided;
     filter_->decide(target, fate);

@@ -68,13 +68,13 @@ void Connection::end_run(Time now) {
   if (run_.packets == 0) return;
   filter_->accept_next(run_.packets);  // MR-CPSN-005
   receiver_.commit_run(run_.message, run_.bytes, run_.offset);
-  slot.tx.counters.rx_packets += run_.packets;
-  slot.tx.counters.rx_accepted += run_.packets;
+  slot.tx.counters->rx_packets += run_.packets;
+  slot.tx.counters->rx_accepted += run_.packets;
   for (uint32_t i = run_.packets; shared_.telemetry.heard() && i > 0; --i) {
     shared_.telemetry.emit(EventKind::packet_received, handle_, slot.tx.id, run_.seq - i,
                            run_.cpsn - i, static_cast<uint64_t>(Fate::kAccepted));
   }
-  slot.tx.counters.rx_bytes += run_.bytes;
+  slot.tx.counters->rx_bytes += run_.bytes;
   counters_.bytes_received += run_.bytes;
   slot.rx.note_run(now, run_.packets, run_.stamp, static_cast<uint16_t>(run_.w5 >> 16),
                    shared_.settings, slot.tx.srtt());

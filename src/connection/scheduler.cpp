@@ -11,6 +11,7 @@ using path::SentKind;
 
 size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   current_time_ = now;
+  if (paths_.resting()) return 0;  // whoever brings work wakes it first
   RunWriter writer(runs, shared_.settings.max_run);
   transmit_setup(now, writer);
   if (state_ == ConnectionState::kHelloSent || state_ == ConnectionState::kAccepting ||
@@ -28,6 +29,7 @@ size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   wanted_run_ = 1;
   transmit_copies(now, writer);
   window_->advance();
+  if (shared_.settings.rest_after > 0) rest_at_ = now + nanoseconds(shared_.settings.rest_after);
   if (shared_.telemetry.heard()) note_stall(now);
   return writer.used();
 }
@@ -339,10 +341,10 @@ bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_
   announce_acks_ = false;
   if (has_payload) {
     path::PathSender& tx = slot.tx;
-    ++(copy ? tx.counters.tx_copies : entry.sent ? tx.counters.tx_repair : tx.counters.tx_new);
-    slot.tx.counters.tx_bytes += entry.fragment.length;
+    ++(copy ? tx.counters->tx_copies : entry.sent ? tx.counters->tx_repair : tx.counters->tx_new);
+    slot.tx.counters->tx_bytes += entry.fragment.length;
   } else {
-    ++slot.tx.counters.tx_control;
+    ++slot.tx.counters->tx_control;
     counters_.voids += kind == SentKind::kVoid;
   }
   if (entry.lost_path != kNoList) {
@@ -373,7 +375,7 @@ uint32_t Connection::worthwhile(const PathSlot& slot, uint32_t size) const {
       std::min<uint64_t>(uint64_t{wanted_run_} * size, std::max<uint64_t>(eighth, size)));
 }
 
-Connection::PathSlot* Connection::choose_path(Time now, uint32_t size, uint32_t not_path) {
+PathSlot* Connection::choose_path(Time now, uint32_t size, uint32_t not_path) {
   PathSlot* best = nullptr;
   uint64_t best_score = 0;
   uint32_t next = ++next_path_hint_ % tx_paths_;

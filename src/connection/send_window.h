@@ -61,6 +61,7 @@ class SendWindow {
   uint32_t next() const { return next_; }
   uint32_t size() const { return next_ - una_; }
   uint32_t capacity() const { return window_; }
+  size_t table_bytes() const { return table_.capacity() * sizeof(uint32_t); }
 
   /// How many new CPSNs may be taken now: MR-CPSN-009, and MR-CPSN-012 unless for control.
   uint32_t room(bool control) const {

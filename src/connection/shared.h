@@ -9,11 +9,11 @@
 #include "base/rng.h"
 #include "base/settings.h"
 #include "connection/io.h"
+#include "connection/path_table.h"
 #include "connection/send_window.h"
 #include "memory/regions.h"
 #include "message/receiver.h"
 #include "message/sender.h"
-#include "path/path_sender.h"
 #include "wire/control_packet.h"
 
 namespace metaroce::connection {
@@ -51,6 +51,7 @@ struct Shared {
   std::vector<uint16_t> plane_mtu;
   Rng rng;
   Slab<path::SentWindow> sent;
+  PathPool paths;  ///< of connections that do not rest
   Slab<SendChunk> chunks;
   Slab<wire::ControlPacket> controls;  ///< control packets whose fate is open
   message::SendPools sends;

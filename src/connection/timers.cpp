@@ -102,8 +102,7 @@ void Connection::backstop(Time now) {
 }
 
 void Connection::keep_alive(Time now) {
-  const Time last = std::max(heard_at_, kept_at_);
-  if (now - last < nanoseconds(shared_.settings.keep_alive) || tx_paths_ == 0) return;
+  if (now < next_keep_alive() || tx_paths_ == 0) return;
   kept_at_ = now;
   for (uint32_t i = 0; i < tx_paths_; ++i) {
     PathSlot& slot = *paths_[next_path_hint_++ % tx_paths_];
@@ -143,6 +142,10 @@ void Connection::on_deadline(Time now) {
     state_ = ConnectionState::kDead;
   }
   if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) return;
+  if (paths_.resting() && now < earlier(next_keep_alive(), raise_pmtu_at_)) return;
+  wake();
+  if (now >= rest_at_) try_rest(now);
+  if (paths_.resting()) return;
   if (survey_due_ || now >= path_timer_from_ || now >= raise_pmtu_at_) path_timers(now);
   if (now >= verdict_at_) {
     if (probes_went_unanswered()) return die(now, verdict_status_);
@@ -165,9 +168,13 @@ void Connection::update_deadline(Time now) {
   if (state_ == ConnectionState::kTimeWait) t = time_wait_end_;
   t = earlier(t, ack_from_);
   if (state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing) {
+    t = earlier(t, earlier(raise_pmtu_at_, next_keep_alive()));
+  }
+  const bool open = state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing;
+  if (open && !paths_.resting()) {
     if (survey_due_) survey_paths();
-    t = earlier(t, path_timer_from_);
-    t = earlier(t, earlier(raise_pmtu_at_, verdict_at_));
+    t = earlier(t, earlier(path_timer_from_, rest_at_));
+    t = earlier(t, verdict_at_);
     t = earlier(t, earlier(credit_probe_at_, sender_.next_wakeup()));
     if (expect_since_ != kNever) {
       t = earlier(t,
@@ -176,7 +183,6 @@ void Connection::update_deadline(Time now) {
     if (window_->size() > 0) {
       t = earlier(t, progress_at_ + backstop_wait_);
     }
-    t = earlier(t, std::max(heard_at_, kept_at_) + nanoseconds(shared_.settings.keep_alive));
     t = earlier(t, retry_at_);
   }
   deadline_ = t == kNever ? kNever : Time{std::max(t.ns, now.ns)};
@@ -189,6 +195,7 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
   if (hint == NetworkHint::kPortUnreachable) status = Status::kRefused;
   if (hint == NetworkHint::kTooBig) {
     if (state_ != ConnectionState::kOpen || path >= tx_paths_) return;
+    wake();
     PathSlot& slot = *paths_[path];
     on_too_big(now, slot, value);
     return;
@@ -207,6 +214,7 @@ void Connection::on_network_hint(Time now, uint8_t path, NetworkHint hint, uint3
     return;
   }
   if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) return;
+  wake();
   shorten_verdict(now, status == Status::kRefused ? Status::kPeerGone : status);
 }
 
@@ -230,6 +238,7 @@ void Connection::shorten_verdict(Time now, Status status) {
 bool Connection::on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet) {
   // MR-CONN-022: only if it echoes an id and a sequence that we use.
   if (packet.word1 != peer_id_) return false;
+  wake();
   const bool ours = std::any_of(paths_.begin(), paths_.end(), [&](const auto& slot) {
     return slot->tx.sent_lately(now, packet.word2);
   });

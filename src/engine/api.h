@@ -16,6 +16,7 @@ using connection::PathState;
 using connection::PathChange;
 using connection::StallReason;
 using connection::PathStatus;
+using connection::EngineMemory;
 using connection::ConnectionState;
 using connection::ConnectionStatus;
 using connection::kReceiveBuffer;

@@ -674,6 +674,7 @@ void Engine::on_plane_state(Time now, uint8_t plane, bool up) {
 
 void Engine::set_local_address(Time now, uint8_t plane, const SocketAddress& address) {
   if (plane >= impl_->shared_.local.size()) return;
+  impl_->shared_.telemetry.set_time(now);
   SocketAddress& local = impl_->shared_.local[plane];
   if (address.family != 0 && address.family != local.family) return;  // peers asked for the other
   impl_->shared_.plane_up[plane] = address.family != 0;
@@ -724,6 +725,21 @@ EngineTotals Engine::totals() const {
     if (c != nullptr) c->add_counters(sum.paths, sum.connections);
   }
   return sum;
+}
+
+EngineMemory Engine::memory() const {
+  EngineMemory m;
+  for (const auto& c : impl_->table_) {
+    if (c == nullptr) continue;
+    ++m.connections;
+    m.resting += c->resting();
+    m.state_bytes += c->state_bytes();
+    m.counter_bytes += c->counter_bytes();
+  }
+  m.awake_paths = impl_->shared_.paths.used();
+  m.awake_paths_most = impl_->shared_.paths.touched();
+  m.path_bytes = sizeof(connection::PathSlot);
+  return m;
 }
 
 size_t Engine::path_status(ConnectionHandle handle, std::span<PathStatus> out) const {

@@ -88,6 +88,7 @@ class Engine {
   /// Handles of connections, in the order of their index; returns how many there are.
   size_t connections(std::span<ConnectionHandle> out) const;
   EngineTotals totals() const;
+  EngineMemory memory() const;
   size_t path_status(ConnectionHandle connection, std::span<PathStatus> out) const;
   /// Drops by reason (wire::DropReason) since construction.
   std::span<const uint64_t> drops() const;

@@ -24,7 +24,7 @@ AckOutcome PathSender::on_ack(Time now, const wire::AckPacket& ack, Listener& li
     out.valid = false;
     return out;
   }
-  ++counters.rx_acks;
+  ++counters->rx_acks;
   out.newer = !ack_seen_ || seq_gt(ack.f.counter, ack_counter_);
   if (out.newer) ack_counter_ = ack.f.counter;
   ack_seen_ = true;
@@ -128,8 +128,8 @@ void PathSender::settle_one(Time now, uint32_t seq, bool refused, Listener& list
     w.lost.clear(seq);
     w.resent.clear(seq);
     ++out.spurious;
-    ++counters.spurious;
-    ++counters.acked_late;
+    ++counters->spurious;
+    ++counters->acked_late;
   } else {
     w.outstanding.clear(seq);  // MR-PATH-010
     in_flight_ -= r.size;
@@ -139,7 +139,7 @@ void PathSender::settle_one(Time now, uint32_t seq, bool refused, Listener& list
   note_arrived(seq, r.epoch);
   out.fresh |= since(now, r.sent) < kSampleLimit;
   ++out.newly_acked;
-  ++counters.acked;
+  ++counters->acked;
   if (r.kind == SentKind::kPaddedProbe) {
     out.padded_acked = std::max(out.padded_acked, static_cast<uint16_t>(r.cpsn));
   } else {
@@ -171,7 +171,7 @@ uint32_t PathSender::settle_run(Time now, uint32_t seq, uint32_t count, Listener
   note_arrived(seq + n - 1, epoch);
   out.fresh |= since(now, w.records[(seq + n - 1) & 255].sent) < kSampleLimit;
   out.newly_acked += n;
-  counters.acked += n;
+  counters->acked += n;
   listener.on_delivered_run(id, seq, n, bytes, w.records);
   return n;
 }
@@ -265,7 +265,7 @@ void PathSender::note_late_count(Time now, uint8_t count, const AckOutcome& out)
   const uint8_t delta = (count - late_count_) & 0x0F;
   late_count_ = count;
   if (delta == 0 || out.spurious > 0) return;
-  counters.spurious += delta;
+  counters->spurious += delta;
   // MR-LOSS-007
   reorder_window_ = std::min(srtt_ * 2, std::max(reorder_window_ * 2, srtt_ / 4));
   reorder_decay_at_ = now + srtt_ * 16;

@@ -56,7 +56,7 @@ TEST(PathAck, AGapIsLostAtOnceWhenNothingWasEverLate) {
   ASSERT_EQ(r.lost.size(), 1u);
   EXPECT_EQ(r.lost[0], (Rig::Told{kStart + 1, 101, false, false}));
   EXPECT_EQ(r.tx.in_flight_packets(), 1u);
-  EXPECT_EQ(r.tx.counters.lost, 1u);
+  EXPECT_EQ(r.tx.counters->lost, 1u);
 }
 
 TEST(PathAck, AGapWaitsForTheReorderWindow) {
@@ -395,7 +395,7 @@ TEST(PathAck, TheFirstUnansweredProbeMakesItSuspectAndMovesWhatIsOut) {
   EXPECT_EQ(r.lost.size(), 4u);
   EXPECT_EQ(r.tx.in_flight(), 0u);
   EXPECT_FALSE(r.tx.can_send(r.now, r));
-  EXPECT_EQ(r.tx.counters.suspects, 1u);
+  EXPECT_EQ(r.tx.counters->suspects, 1u);
   const AckOutcome ack = r.ack(2);  // one that was held lost arrived after all
   EXPECT_TRUE(ack.recovered);
   EXPECT_EQ(ack.spurious, 2u);
@@ -408,7 +408,7 @@ TEST(PathAck, ADeadPathIsProbedInABurstAndThenSeldom) {
   r.send();
   r.tx.become_suspect(r.now, r);
   r.tx.become_dead(r.now, r);
-  EXPECT_EQ(r.tx.counters.deaths, 1u);
+  EXPECT_EQ(r.tx.counters->deaths, 1u);
   std::vector<Time> at;
   for (int i = 0; i < 20; ++i) {
     r.next_probe();

@@ -7,6 +7,7 @@
 #include "base/seq.h"
 #include "base/settings.h"
 #include "base/time.h"
+#include "path/resting.h"
 #include "wire/ack_packet.h"
 
 namespace metaroce::path {
@@ -70,6 +71,14 @@ class PathReceiver {
   PathCounters* counters = nullptr;
   uint32_t base() const { return base_; }
   uint64_t hash() const;
+
+  // --- rest (MR-CONN-040) ---
+  /// `usual_peer`: the address of the peer on this path's plane, which rest() does not keep.
+  bool can_rest(const SocketAddress& usual_peer) const;
+  /// Fills the receiver's part, after PathSender::rest.
+  void rest(RestingPath& out) const;
+  void wake(const RestingPath& from, const SocketAddress& usual_peer);
+  static uint64_t hash_of(const RestingPath& path);
 
  private:
   void move_base_to(uint32_t new_base);

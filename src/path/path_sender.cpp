@@ -13,8 +13,9 @@ constexpr uint32_t kBurstProbes = 8;
 
 }  // namespace
 
-PathSender::PathSender(const Settings& settings, Slab<SentWindow>& windows)
-    : settings_(&settings), windows_(&windows) {}
+PathSender::PathSender(const Settings& settings, Slab<SentWindow>& windows,
+                       PathCounters& path_counters)
+    : counters(&path_counters), settings_(&settings), windows_(&windows) {}
 
 PathSender::~PathSender() {
   if (window_index_ != Slab<SentWindow>::kNone) windows_->release(window_index_);
@@ -113,7 +114,7 @@ uint32_t PathSender::on_sent(Time now, uint32_t cpsn, uint16_t size, SentKind ki
   w.records[seq & 255] = SentRecord{cpsn, ticks(now), 0, 0, size, epoch_, kind};
   in_flight_ += size;
   ++in_flight_packets_;
-  ++counters.tx_packets;
+  ++counters->tx_packets;
   last_sent_at_ = used_at_ = now;
   // MR-LOSS-030: T after the oldest outstanding packet, and after each ACK with news (arm_probe).
   if (probe_at_ == kNever && probes_waiting_ == 0) probe_at_ = now + probe_timeout();
@@ -134,7 +135,7 @@ uint32_t PathSender::on_sent_run(Time now, uint32_t cpsn, uint32_t n, uint16_t s
   next_seq_ += n;  // MR-PATH-001
   in_flight_ += size * (n - 1) + last_size;
   in_flight_packets_ += n;
-  counters.tx_packets += n;
+  counters->tx_packets += n;
   last_sent_at_ = used_at_ = now;
   if (probe_at_ == kNever && probes_waiting_ == 0) probe_at_ = now + probe_timeout();
   return seq;
@@ -143,12 +144,12 @@ uint32_t PathSender::on_sent_run(Time now, uint32_t cpsn, uint32_t n, uint16_t s
 uint32_t PathSender::on_probe_sent(Time now, uint16_t ip_size) {
   const uint32_t seq = next_seq_++;
   used_at_ = now;
-  ++counters.tx_probes;
-  ++counters.tx_packets;
+  ++counters->tx_probes;
+  ++counters->tx_packets;
   if (ip_size > 0 && ensure_window()) {
     // A padded probe holds the floor while it is out: only so does a base above it prove that it
     // arrived (docs/adr/0003).
-    ++counters.tx_padded;
+    ++counters->tx_padded;
     SentWindow& w = window_records();
     w.outstanding.set(seq);
     w.gap.clear(seq);
@@ -179,8 +180,8 @@ void PathSender::on_probe_repeated(Time now) {
   // MR-PATH-031: the last sequence below the reach is a probe's, since data stays below it.
   const uint32_t seq = next_seq_ - 1;
   probe_repeated_ = true;
-  ++counters.tx_probes;
-  ++counters.tx_packets;
+  ++counters->tx_probes;
+  ++counters->tx_packets;
   const auto known = std::find_if(std::begin(probes_), std::end(probes_),
                                   [seq](const Probe& p) { return p.seq == seq && p.waiting; });
   if (known == std::end(probes_)) add_probe(now, seq);
@@ -257,11 +258,11 @@ void PathSender::mark_lost(uint32_t seq, Listener& listener, bool by_gap) {
   --in_flight_packets_;
   if (r.kind == SentKind::kPaddedProbe) {
     w.gap.clear(seq);
-    ++counters.lost_padded;
+    ++counters->lost_padded;
   } else {
     w.lost.set(seq);
     w.resent.clear(seq);
-    ++counters.lost;
+    ++counters->lost;
     if (by_gap) note_loss_sample(true);  // MR-HEALTH-005: silence is not loss
   }
   lost_by_gap_ = by_gap;
@@ -299,7 +300,7 @@ bool PathSender::loss_means_congestion() const {
 uint16_t PathSender::ce_delta(uint16_t count) {
   const uint16_t delta = static_cast<uint16_t>(count - ce_count_);
   ce_count_ = count;
-  counters.ce_reported += delta;
+  counters->ce_reported += delta;
   marks_seen_ |= delta != 0;
   return delta;
 }
@@ -368,7 +369,7 @@ void PathSender::become_good(bool restart_window) {
 
 void PathSender::become_suspect(Time, Listener& listener) {
   state_ = State::kSuspect;
-  ++counters.suspects;
+  ++counters->suspects;
   lose_all(listener);  // MR-HEALTH-002: reinjected elsewhere
 }
 
@@ -376,7 +377,7 @@ void PathSender::become_dead(Time now, Listener& listener) {
   if (state_ == State::kDead) return;
   lose_all(listener);
   state_ = State::kDead;
-  ++counters.deaths;
+  ++counters->deaths;
   for (Probe& p : probes_) p = Probe{};
   probes_waiting_ = 0;
   dead_probes_ = dead_answers_ = 0;

@@ -12,6 +12,7 @@
 #include "base/slab.h"
 #include "base/time.h"
 #include "congestion/window.h"
+#include "path/resting.h"
 #include "wire/ack_packet.h"
 
 namespace metaroce::path {
@@ -88,7 +89,7 @@ struct TimerOutcome {
 
 class PathSender {
  public:
-  PathSender(const Settings& settings, Slab<SentWindow>& windows);
+  PathSender(const Settings& settings, Slab<SentWindow>& windows, PathCounters& path_counters);
   ~PathSender();
   PathSender(const PathSender&) = delete;
   PathSender& operator=(const PathSender&) = delete;
@@ -163,6 +164,13 @@ class PathSender {
   Time answered_at() const { return answered_at_; }
   Time first_unanswered_at() const { return first_unanswered_at_; }
 
+  // --- rest (MR-CONN-040) ---
+  /// True when rest() loses nothing but what wake() can do without.
+  bool can_rest() const;
+  /// Fills the sender's part.
+  void rest(RestingPath& out) const;
+  void wake(Time now, const RestingPath& from);
+
   /// Planned port change: epoch + 1 (MR-LOSS); false if one happened less than an RTT ago.
   bool change_port(Time now, uint16_t port);
 
@@ -172,7 +180,7 @@ class PathSender {
   uint16_t port = 0;
   uint16_t generation = 0;
   uint16_t pmtu = 0;  ///< proven IP packet size, 0 before validation
-  PathCounters counters;
+  PathCounters* counters;  ///< they live on while the path rests
 
   State state() const { return state_; }
   bool is_good() const { return state_ == State::kGood; }

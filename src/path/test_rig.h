@@ -24,7 +24,8 @@ struct Rig final : Listener {
 
   Settings settings;
   Slab<SentWindow> windows{2};
-  PathSender tx{settings, windows};
+  PathCounters counters;
+  PathSender tx{settings, windows, counters};
   Time now{seconds(1).ns};
   std::vector<Told> delivered;
   std::vector<Told> lost;

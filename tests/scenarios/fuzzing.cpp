@@ -105,6 +105,9 @@ Scenario random_scenario(uint64_t seed) {
   s.run.first_seed = static_cast<int64_t>(seed);
   s.run.seeds = 1;
   s.settings.emplace_back("death_timeout", 1'000'000'000);
+  // Some fold their paths at every opportunity.
+  const int64_t rests[] = {0, 50'000, 1'000'000};
+  s.settings.emplace_back("rest_after", rests[seed % 3]);
   // A fabric without marks speaks through the RTT: half a full queue must be more than noise.
   const int64_t queue_ns = s.topology.queue_bytes * 8'000 / s.topology.rate_mbps;
   s.settings.emplace_back("rtt_noise", std::min<int64_t>(queue_ns / 2, 100'000'000));
