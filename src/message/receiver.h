@@ -83,6 +83,7 @@ class Receiver {
   /// A stream whose sender ran out of credit and that got new receives since the last call:
   /// an unsolicited ACK should tell. False if none.
   bool credit_news(uint16_t& stream);
+  bool has_credit_news() const { return !news_.empty(); }
   /// The sender asks (probe) for the credit of this stream.
   void on_credit_asked(uint16_t stream);
 

@@ -103,6 +103,7 @@ class Sender {
 
   /// A stream that failed and whose peer must be told (RESET): the final MSN; one call each.
   bool next_reset(uint16_t& stream, uint32_t& final_msn);
+  bool has_reset() const { return first_reset_ != kNoIndex; }
 
   /// Ends all that is posted: the oldest request of each stream gets `first`, the rest kFlushed.
   /// Afterwards no fragment is known any more: its fate must not be told.
