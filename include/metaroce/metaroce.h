@@ -256,7 +256,7 @@ typedef struct mr_receive {
   mr_region region; /* as in mr_work */
 } mr_receive;
 
-enum { MR_COMPLETION_IMMEDIATE = 0x1 };
+enum { MR_COMPLETION_IMMEDIATE = 0x1, MR_COMPLETION_SOLICITED = 0x2 };
 
 typedef struct mr_completion {
   uint64_t id;

@@ -302,6 +302,7 @@ class World {
 
   void on_received(const Completion& c) {
     MR_COVERS("MR-MSG-013");
+    MR_COVERS("MR-MSG-018");
     MR_COVERS("MR-MSG-020");
     const uint32_t k = received_done_[c.stream]++;
     ASSERT_LT(k, receives_[c.stream].size());
@@ -320,6 +321,7 @@ class World {
     ASSERT_EQ(c.bytes, sent.request.length);
     ASSERT_EQ(c.has_immediate, imm);
     ASSERT_EQ(c.immediate, imm ? sent.request.immediate : 0u);
+    ASSERT_EQ(c.solicited, sent.request.solicited);
     const uint64_t placed = is_write ? 0 : sent.request.length;
     ASSERT_TRUE(std::equal(sent.data.begin(), sent.data.begin() + static_cast<int64_t>(placed),
                            e.buffer.begin() + kGuard));

@@ -24,6 +24,7 @@ struct OpenMessage {
   Link link;                    ///< open messages of the stream
   wire::Opcode opcode = wire::Opcode::kWrite;
   bool last = false;
+  bool solicited = false;  ///< as its LAST says
   bool complete() const { return last && accepted == total; }
 };
 
@@ -40,6 +41,7 @@ struct PostedReceive {
   Status status = Status::kOk;
   bool bound = false;
   bool has_immediate = false;
+  bool solicited = false;
 };
 
 /// Receiving state of one stream.

@@ -31,6 +31,9 @@ bool takes_receive(const wire::DataPacket& packet) {
 bool has_immediate(wire::Opcode opcode) {
   return opcode == wire::Opcode::kWriteImm || opcode == wire::Opcode::kSendImm;
 }
+bool is_solicited(const wire::DataPacket& packet) {
+  return (packet.message_flags & wire::message_flag::kSolicited) != 0;
+}
 bool whole(const wire::DataPacket& packet) { return packet.offset == 0 && packet.last(); }
 
 bool refuse(Admission& admission, wire::Refusal reason) {
@@ -287,10 +290,9 @@ void Receiver::commit(const wire::DataPacket& packet, const Admission& a) {
   uint32_t i = a.message;
   if (i == kNoIndex) {
     if (packet.msn == s.delivered && whole(packet)) {
-      if (deliver(a.stream, a.receive, packet.payload_length, has_immediate(packet.opcode),
-                  packet.immediate)) {
-        advance(a.stream);
-      }
+      const Ending ending{packet.payload_length, packet.immediate, has_immediate(packet.opcode),
+                          is_solicited(packet)};
+      if (deliver(a.stream, a.receive, ending)) advance(a.stream);
       return;
     }
     i = open(packet, a.stream);
@@ -301,6 +303,7 @@ void Receiver::commit(const wire::DataPacket& packet, const Admission& a) {
   if (a.receive != kNoIndex) m.receive = a.receive;
   if (packet.last()) {
     m.last = true;
+    m.solicited = is_solicited(packet);
     m.total = packet.offset + packet.payload_length;
     m.immediate = packet.immediate;
     m.rq_seq = packet.rq_seq;
@@ -324,8 +327,7 @@ void Receiver::commit_run(uint32_t message, uint32_t bytes, uint32_t end) {
 }
 
 /// The next message in order is placed; false if that showed a broken peer and closed the stream.
-bool Receiver::deliver(uint32_t index, uint32_t receive, uint64_t bytes, bool immediate,
-                       uint32_t value) {
+bool Receiver::deliver(uint32_t index, uint32_t receive, const Ending& ending) {
   ReceiveStream& s = pools_.streams()[index];
   if (receive != kNoIndex) {
     PostedReceive& r = pools_.receives()[receive];
@@ -334,9 +336,10 @@ bool Receiver::deliver(uint32_t index, uint32_t receive, uint64_t bytes, bool im
       close_stream(index, Status::kPeerFailed);
       return false;
     }
-    r.bytes = bytes;
-    r.has_immediate = immediate;
-    r.immediate = immediate ? value : 0;
+    r.bytes = ending.bytes;
+    r.has_immediate = ending.has_immediate;
+    r.immediate = ending.has_immediate ? ending.immediate : 0;
+    r.solicited = ending.solicited;  // MR-MSG-018
     list_remove<&PostedReceive::link>(pools_.receives(), s.receives, receive);
     const bool erased = pools_.receive_index().erase(pair_key(index, r.rq_seq));
     MR_ASSERT(erased);
@@ -358,7 +361,8 @@ void Receiver::advance(uint32_t index) {
     const OpenMessage m = pools_.messages()[i];
     if (!m.complete()) return;
     close_message(i);
-    if (!deliver(index, m.receive, m.total, has_immediate(m.opcode), m.immediate)) return;
+    const Ending ending{m.total, m.immediate, has_immediate(m.opcode), m.solicited};
+    if (!deliver(index, m.receive, ending)) return;
   }
 }
 
@@ -415,6 +419,7 @@ size_t Receiver::poll(std::span<Completion> out) {
     c.operation = Operation::kReceive;
     c.status = r.status;
     c.has_immediate = r.has_immediate;
+    c.solicited = r.solicited;
     c.immediate = r.immediate;
     c.bytes = r.bytes;
     list_remove<&PostedReceive::link>(pools_.receives(), done_, i);

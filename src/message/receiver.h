@@ -111,8 +111,14 @@ class Receiver {
   void add_news(uint32_t index);
   uint32_t open(const wire::DataPacket& packet, uint32_t stream);
   void close_message(uint32_t message);
-  bool deliver(uint32_t stream, uint32_t receive, uint64_t bytes, bool has_immediate,
-               uint32_t immediate);
+  /// What the completion of a message says of it.
+  struct Ending {
+    uint64_t bytes = 0;
+    uint32_t immediate = 0;
+    bool has_immediate = false;
+    bool solicited = false;
+  };
+  bool deliver(uint32_t stream, uint32_t receive, const Ending& ending);
   void advance(uint32_t stream);
   void close_stream(uint32_t stream, Status first);
   void finish(uint32_t receive, Status status);

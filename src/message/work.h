@@ -42,6 +42,7 @@ struct Completion {
   Operation operation = Operation::kWrite;
   Status status = Status::kOk;
   bool has_immediate = false;
+  bool solicited = false;  ///< of a receive: the sender asked that somebody is woken (MR-MSG-018)
   uint32_t immediate = 0;
   uint64_t bytes = 0;  ///< length of the message; of a receive, bytes placed
 };

@@ -45,6 +45,7 @@ inline void mix_outputs(RollingHash& hash, std::span<const engine::Completion> l
     hash.mix(uint64_t{c.connection} << 32 | uint64_t{c.stream} << 16 |
              static_cast<uint64_t>(c.operation) << 8 | static_cast<uint64_t>(c.status));
     hash.mix(uint64_t{c.immediate} << 1 | c.has_immediate);
+    if (c.solicited) hash.mix(1);
     hash.mix(c.bytes);
   }
 }

@@ -146,7 +146,8 @@ mr_status poll(Context& c, mr_completion* out, size_t count, size_t each, size_t
         completion.connection = in.connection;
         completion.stream = in.stream;
         completion.operation = static_cast<uint8_t>(in.operation);
-        completion.flags = in.has_immediate ? MR_COMPLETION_IMMEDIATE : 0;
+        completion.flags = static_cast<uint8_t>((in.has_immediate ? MR_COMPLETION_IMMEDIATE : 0) |
+                                                (in.solicited ? MR_COMPLETION_SOLICITED : 0));
         completion.bytes = in.bytes;
         completion.status = to_c(in.status);
         completion.immediate = in.immediate;

@@ -56,6 +56,7 @@ TEST(NativeWork, SendsAndImmediatesMeetReceivesInOrder) {
   list[2].operation = MR_WRITE_IMM;
   list[2].remote_address = region.address;
   list[2].remote_key = region.key;
+  list[1].flags = MR_WORK_SOLICITED;
   size_t taken = 0;
   ASSERT_EQ(mr_post(two.client, list, 3, sizeof list[0], &taken), MR_OK);
   EXPECT_EQ(taken, 3u);
@@ -65,6 +66,7 @@ TEST(NativeWork, SendsAndImmediatesMeetReceivesInOrder) {
     EXPECT_EQ(received[i].operation, MR_RECEIVE);
     EXPECT_EQ(received[i].status, static_cast<uint32_t>(MR_OK));
     EXPECT_EQ((received[i].flags & MR_COMPLETION_IMMEDIATE) != 0, i > 0);
+    EXPECT_EQ((received[i].flags & MR_COMPLETION_SOLICITED) != 0, i == 1);
     if (i > 0) {
       EXPECT_EQ(received[i].immediate, 40 + i);
     }
