@@ -37,8 +37,8 @@ struct Options {
   uint32_t buffers = 64u << 20;
   double limit = 300;
   bool json = false;
-  bool rests = true;         ///< the settings let them
-  bool rest = false;         ///< let the connections rest before the memory is told
+  bool rest = false;  ///< let the connections rest before memory is told and before each round
+  uint32_t rounds = 1;
   std::vector<std::string> set;
 };
 
@@ -109,21 +109,21 @@ std::unique_ptr<api::Endpoint> open_endpoint(const Options& o, bool accept) {
 }
 
 /// Waits until all connections of this end rest, but for those that keep-alive wakes just now.
-void let_rest(api::Endpoint& endpoint, uint32_t connections, bool expected) {
-  const Time least = now() + seconds(1);
+void let_rest(api::Endpoint& endpoint, uint32_t connections) {
   const Time limit = now() + seconds(20);
   api::Completion done[64];
-  while (now() < least || endpoint.memory().resting * 10 < connections * 8) {
-    if (!expected && now() >= least) return;
-    if (now() > limit) die(fmt::format("{} of {} connections rest after 20 s",
-                                       endpoint.memory().resting, connections));
+  while (endpoint.memory().resting * 10 < connections * 8) {
+    if (now() > limit) {
+      die(fmt::format("{} of {} connections rest after 20 s; do the settings let them?",
+                      endpoint.memory().resting, connections));
+    }
     endpoint.wait(milliseconds(5));
     endpoint.poll(done);
   }
 }
 
 struct ReceiverReport {
-  engine::EngineMemory held;
+  api::EngineMemory held;
   uint32_t accepted = 0;
   uint32_t equal = 0;
   uint32_t lost = 0;
@@ -171,7 +171,7 @@ int run_receiver(const Options& o, const Grant& target, int to_sender, int from_
       report.lost += event.kind == api::ConnectionEventKind::kLost;
     }
     if (read(from_sender, &word, 1) == 1 && word == 'o') {
-      if (o.rest) let_rest(*endpoint, o.connections, o.rests);
+      if (o.rest) let_rest(*endpoint, o.connections);
       report.open = memory_now();
       report.held = endpoint->memory();
     }
@@ -188,7 +188,7 @@ int run_receiver(const Options& o, const Grant& target, int to_sender, int from_
 }
 
 struct SenderReport {
-  engine::EngineMemory held;
+  api::EngineMemory held;
   double connect_seconds = 0;
   double send_seconds = 0;
   uint32_t open = 0;
@@ -213,13 +213,11 @@ class Sender {
     const Time begin = now();
     connect_all(begin);
     report_.connect_seconds = since(begin);
-    if (o_.rest) let_rest(*endpoint_, o_.connections, o_.rests);
+    if (o_.rest) let_rest(*endpoint_, o_.connections);
     report_.opened = memory_now();
     report_.held = endpoint_->memory();
     if (write(to_receiver, "o", 1) != 1) die("pipe");
-    const Time first = now();
-    send_all(first);
-    report_.send_seconds = since(first);
+    for (uint32_t round = 0; round < o_.rounds; ++round) send_round(round);
     report_.after = memory_now();
     count();
     return report_;
@@ -236,15 +234,7 @@ class Sender {
       if (!handle) die(fmt::format("connection {}: {}", i, handle.error().text));
       handles_.push_back(*handle);
     }
-    // Paths of the last ones may still be on their way.
-    api::ConnectionEvent event;
-    api::Completion done[64];
-    const Time settle = now() + milliseconds(200);
-    while (now() < settle) {
-      endpoint_->wait(milliseconds(10));
-      endpoint_->poll(done);
-      while (endpoint_->next_event(event)) note(event);
-    }
+    settle(milliseconds(200));  // paths of the last ones may still be on their way
     report_.open = static_cast<uint32_t>(handles_.size());
   }
 
@@ -252,6 +242,42 @@ class Sender {
     if (event.kind == api::ConnectionEventKind::kLost ||
         event.kind == api::ConnectionEventKind::kClosed) {
       die("a connection ended: " + api::describe_loss(event, seconds(20)));
+    }
+  }
+
+  void send_round(uint32_t round) {
+    if (round > 0) {
+      settle(milliseconds(400));  // the other end rests, too, if it may
+      if (o_.rest) let_rest(*endpoint_, o_.connections);
+    }
+    const uint64_t repairs = total_repairs();
+    report_.completed = 0;
+    const Time first = now();
+    send_all(first);
+    report_.send_seconds = since(first);
+    if (o_.rounds == 1 || o_.json) return;
+    fmt::print("round {}: {} Writes in {:.3f} s, {} packets sent again\n", round + 1,
+               report_.completed, report_.send_seconds, total_repairs() - repairs);
+  }
+
+  uint64_t total_repairs() const {
+    std::vector<api::PathStatus> paths(256);
+    uint64_t sum = 0;
+    for (const auto handle : handles_) {
+      const size_t n = endpoint_->path_status(handle, paths);
+      for (size_t i = 0; i < n; ++i) sum += paths[i].counters.tx_repair;
+    }
+    return sum;
+  }
+
+  void settle(Duration duration) {
+    api::ConnectionEvent event;
+    api::Completion done[64];
+    const Time end = now() + duration;
+    while (now() < end) {
+      endpoint_->wait(milliseconds(10));
+      endpoint_->poll(done);
+      while (endpoint_->next_event(event)) note(event);
     }
   }
 
@@ -294,10 +320,10 @@ class Sender {
       const size_t n = endpoint_->path_status(handle, paths);
       for (size_t i = 0; i < n; ++i) {
         report_.data += paths[i].counters.tx_new;
-        report_.repairs += paths[i].counters.tx_repair;
         report_.lost += paths[i].counters.lost;
       }
     }
+    report_.repairs = total_repairs();
     report_.shared_sends = endpoint_->udp_counters().shared_sends;
     report_.sockets_opened = endpoint_->udp_counters().tx_sockets_opened;
   }
@@ -312,7 +338,7 @@ class Sender {
 
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-void print_held(const char* end, const engine::EngineMemory& m) {
+void print_held(const char* end, const api::EngineMemory& m) {
   const uint32_t n = std::max(m.connections, 1u);
   fmt::print("{}: fixed state {} bytes a connection, counters of its paths {}; {} of {} rest\n",
              end, m.state_bytes / n, m.counter_bytes / n, m.resting, m.connections);
@@ -397,9 +423,12 @@ int main(int argc, char** argv) {
   app.add_option("--buffers", o.buffers, "receive buffer bytes")->capture_default_str();
   app.add_option("--limit", o.limit, "seconds for each part")->capture_default_str();
   app.add_option("--set", o.set, "NAME=VALUE, a setting of the engine");
-  app.add_flag("--rest", o.rest, "tell memory when the paths are folded (MR-CONN-040)");
+  app.add_flag("--rest", o.rest,
+               "let the paths be folded (MR-CONN-040) before memory is told and before each round");
+  app.add_option("--rounds", o.rounds, "Writes on each connection, a round at once")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   app.add_flag("--json", o.json, "one JSON object");
   CLI11_PARSE(app, argc, argv);
-  for (const std::string& s : o.set) o.rests &= s != "rest_after=0";
   return metaroce::bench::run(o);
 }

@@ -418,7 +418,7 @@ size_t Endpoint::path_status(ConnectionHandle connection, std::span<PathStatus> 
 }
 
 std::span<const uint64_t> Endpoint::drops() const { return engine_->drops(); }
-engine::EngineMemory Endpoint::memory() const { return engine_->memory(); }
+EngineMemory Endpoint::memory() const { return engine_->memory(); }
 const driver::UdpCounters& Endpoint::udp_counters() const { return driver_->counters(); }
 const driver::FaultTally& Endpoint::rx_tally() const { return driver_->rx_faults().tally(); }
 const driver::FaultTally& Endpoint::tx_tally() const { return driver_->tx_faults().tally(); }

@@ -37,6 +37,7 @@ using engine::ConnectionEvent;
 using engine::ConnectionEventKind;
 using engine::ConnectionHandle;
 using engine::ConnectionStatus;
+using engine::EngineMemory;
 using engine::PathEvent;
 using engine::PathStatus;
 using engine::ReceiveRequest;
@@ -154,7 +155,7 @@ class Endpoint {
   bool connection_status(ConnectionHandle connection, ConnectionStatus& out) const;
   size_t path_status(ConnectionHandle connection, std::span<PathStatus> out) const;
   std::span<const uint64_t> drops() const;
-  engine::EngineMemory memory() const;
+  EngineMemory memory() const;
   const driver::UdpCounters& udp_counters() const;
   const driver::FaultTally& rx_tally() const;
   const driver::FaultTally& tx_tally() const;

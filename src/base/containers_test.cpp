@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/flat_map.h"
+#include "base/lazy_slab.h"
 #include "base/ring.h"
 #include "base/rng.h"
 #include "base/slab.h"
@@ -113,6 +114,31 @@ RC_GTEST_PROP(Ring, BehavesLikeAQueue, (uint64_t seed)) {
 }
 
 #endif
+
+TEST(LazySlab, TouchesOnlyWhatWasInUseAtOnceAndTakesTheLastGivenFirst) {
+  LazySlab<std::pair<int, int>> slab;
+  slab.promise(5000);
+  std::set<std::pair<int, int>*> held;
+  for (int i = 0; i < 3000; ++i) held.insert(slab.take(i, 2 * i));
+  EXPECT_EQ(held.size(), 3000u);
+  for (const auto* item : held) EXPECT_EQ(item->second, 2 * item->first);
+  auto* last = *held.begin();
+  slab.give(last);
+  EXPECT_EQ(slab.take(7, 14), last);
+  for (auto* item : held) slab.give(item);
+  for (int i = 0; i < 100; ++i) slab.give(slab.take(i, i));
+  EXPECT_EQ(slab.used(), 0u);
+  EXPECT_EQ(slab.touched(), 3000u);
+}
+
+TEST(LazySlabDeathTest, TakingMoreThanWasPromisedIsAnAssertion) {
+  LazySlab<int> slab;
+  EXPECT_DEATH(slab.take(1), "promised_");
+  slab.promise(2);
+  slab.give(slab.take(1));
+  slab.release_promise(2);
+  EXPECT_DEATH(slab.take(1), "promised_");
+}
 
 TEST(SlabDeathTest, ReleasingTwiceIsAnAssertion) {
   Slab<int> slab(2);

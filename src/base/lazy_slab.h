@@ -61,7 +61,6 @@ class LazySlab {
   }
 
   uint32_t used() const { return used_; }
-  uint32_t promised() const { return promised_; }
   /// Most objects that were ever in use at once: as much storage was touched.
   uint32_t touched() const { return touched_; }
 

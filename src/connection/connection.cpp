@@ -119,21 +119,23 @@ bool Connection::idle() const {
 uint64_t Connection::hash() const {
   uint64_t h = handle_ * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(state_);
   const auto mix = [&h](uint64_t v) { h = (h ^ v) * 0x100000001b3ull; };
-  for (uint32_t i = 0; paths_.resting() && i < paths_.size(); ++i) {
-    const path::RestingPath& path = paths_.at_rest(i);
-    mix(path.next_seq);
-    mix(path.next_seq);
-    mix(0);
-    mix(path.state);
-    mix(path::PathReceiver::hash_of(path));
-  }
-  for (uint32_t i = 0; !paths_.resting() && i < paths_.size(); ++i) {
-    const PathSlot* slot = paths_[i];
-    mix(slot->tx.next_seq());
-    mix(slot->tx.lowest_unresolved());
-    mix(slot->tx.in_flight());
-    mix(static_cast<uint64_t>(slot->tx.state()));
-    mix(slot->rx.hash());
+  const auto mix_path = [&mix](uint32_t next, uint32_t lowest, uint32_t in_flight, uint8_t state,
+                               uint64_t receiver) {
+    mix(next);
+    mix(lowest);
+    mix(in_flight);
+    mix(state);
+    mix(receiver);
+  };
+  for (uint32_t i = 0; i < paths_.size(); ++i) {
+    if (paths_.resting()) {
+      const path::RestingPath& path = paths_.at_rest(i);
+      mix_path(path.next_seq, path.next_seq, 0, path.state, path::PathReceiver::hash_of(path));
+    } else {
+      const path::PathSender& tx = paths_[i]->tx;
+      mix_path(tx.next_seq(), tx.lowest_unresolved(), tx.in_flight(),
+               static_cast<uint8_t>(tx.state()), paths_[i]->rx.hash());
+    }
   }
   if (window_) mix((uint64_t{window_->lowest_undecided()} << 32) | window_->next());
   if (filter_) mix((uint64_t{filter_->decided_through()} << 32) | filter_->highest());

@@ -240,14 +240,13 @@ class Connection final : public path::Listener {
   void send_credit_news(Time now, RunWriter& writer);
   void send_credit_probe(Time now, RunWriter& writer);
   void drop_all_sends();
-  /// Whatever looks at paths has them unfolded first.
+  /// Whatever looks at paths has them unfolded first. No path has a timer or a wish then, so what
+  /// the last survey found still holds.
   void wake() {
-    if (paths_.resting()) unfold();
+    if (paths_.resting()) paths_.wake(shared_.telemetry.now(), peer_);
   }
-  void unfold();
   void try_rest(Time now);
   bool may_rest() const;
-  void fill_resting(uint32_t path, PathStatus& status) const;
   Time next_keep_alive() const {
     return std::max(heard_at_, kept_at_) + nanoseconds(shared_.settings.keep_alive);
   }
@@ -304,8 +303,8 @@ class Connection final : public path::Listener {
   std::vector<SocketAddress> peer_;  ///< the peer's address on each of our planes
   uint8_t planes_ = 0;
 
-  PathTable paths_;
-  uint32_t tx_paths_ = 0;                         ///< of them we send on
+  PathTable paths_;        ///< by path id; both directions
+  uint32_t tx_paths_ = 0;  ///< of them we send on
   std::unique_ptr<SendWindow> window_;
   std::unique_ptr<CpsnFilter> filter_;
   ReceiveRun run_;

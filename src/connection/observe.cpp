@@ -107,29 +107,56 @@ void Connection::fill_status(Time now, ConnectionStatus& out) const {
   out.counters.messages_received = receiver_.messages_delivered();
 }
 
+namespace {
+
+uint32_t loss_ppm(uint32_t q16) { return static_cast<uint32_t>(uint64_t{q16} * 1'000'000 / 65536); }
+
+void fill(const PathSlot& slot, PathStatus& s) {
+  const path::PathSender& tx = slot.tx;
+  s.state = public_state(tx.state());
+  s.source_port = tx.port;
+  s.pmtu = tx.pmtu;
+  s.window = static_cast<uint32_t>(tx.window().bytes());
+  s.in_flight = tx.in_flight();
+  s.srtt = tx.srtt();
+  s.min_rtt = tx.min_rtt();
+  s.epoch = tx.epoch();
+  s.in_flight_packets = tx.in_flight_packets();
+  s.loss_ppm = loss_ppm(tx.loss_fraction());
+  s.change = slot.change;
+  s.changed_at = slot.changed_at;
+}
+
+void fill(Time now, const path::RestingPath& path, PathStatus& s) {
+  s.state = public_state(static_cast<path::State>(path.state));
+  s.source_port = path.port;
+  s.pmtu = path.pmtu;
+  s.window = path.window;
+  s.srtt = nanoseconds(path.srtt);
+  s.min_rtt = nanoseconds(path.min_rtt);
+  s.epoch = path.epoch;
+  s.loss_ppm = loss_ppm(path.loss_q16);
+  s.change = static_cast<PathChange>(path.change);
+  s.changed_at = path::from_coarse(now, path.changed_at);
+}
+
+}  // namespace
+
 size_t Connection::fill_path_status(std::span<PathStatus> out) const {
-  size_t n = 0;
-  for (uint32_t i = 0; i < paths_.size() && n < out.size(); ++i) {
+  const size_t n = std::min<size_t>(paths_.size(), out.size());
+  for (uint32_t i = 0; i < n; ++i) {
+    PathStatus& s = out[i];
+    s = PathStatus{};
+    const bool sends = i < tx_paths_;
     if (paths_.resting()) {
-      fill_resting(i, out[n++]);
-      continue;
+      const path::RestingPath& path = paths_.at_rest(i);
+      fill(shared_.telemetry.now(), path, s);
+      s.plane = sends ? path.plane : path.rx_plane;
+    } else {
+      fill(*paths_[i], s);
+      s.plane = sends ? paths_[i]->tx.plane : paths_[i]->rx.plane;
     }
-    const path::PathSender& tx = paths_[i]->tx;
-    PathStatus& s = out[n++];
     s.id = static_cast<uint8_t>(i);
-    s.plane = i < tx_paths_ ? tx.plane : paths_[i]->rx.plane;
-    s.state = public_state(tx.state());
-    s.source_port = tx.port;
-    s.pmtu = tx.pmtu;
-    s.window = static_cast<uint32_t>(tx.window().bytes());
-    s.in_flight = tx.in_flight();
-    s.srtt = tx.srtt();
-    s.min_rtt = tx.min_rtt();
-    s.epoch = tx.epoch();
-    s.in_flight_packets = tx.in_flight_packets();
-    s.loss_ppm = static_cast<uint32_t>(uint64_t{tx.loss_fraction()} * 1'000'000 / 65536);
-    s.change = paths_[i]->change;
-    s.changed_at = paths_[i]->changed_at;
     s.peer_port = peer_[s.plane].port;
     s.counters = paths_.counters(i);
   }

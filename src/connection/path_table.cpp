@@ -13,9 +13,7 @@ bool can_rest(const PathSlot& slot, const std::vector<SocketAddress>& usual_peer
   if (slot.repair.size > 0 || slot.pmtu_search || slot.pmtu_due || slot.pmtu_at != kNever) {
     return false;
   }
-  const SocketAddress nowhere;
-  const bool known = slot.rx.plane < usual_peer.size();
-  return slot.tx.can_rest() && slot.rx.can_rest(known ? usual_peer[slot.rx.plane] : nowhere);
+  return slot.tx.can_rest() && slot.rx.can_rest(usual_peer[slot.rx.plane]);
 }
 
 RestingPath folded(const PathSlot& slot) {
@@ -91,14 +89,12 @@ bool PathTable::rest(const std::vector<SocketAddress>& usual_peer) {
 
 void PathTable::wake(Time now, const std::vector<SocketAddress>& usual_peer) {
   MR_ASSERT(resting_);
-  const SocketAddress nowhere;
   std::array<PathSlot*, kMaxPaths> taken;
   for (uint32_t i = 0; i < size_; ++i) {
     taken[i] = pool_.take(settings_, windows_, counters_[i]);
     taken[i]->tx.id = static_cast<uint8_t>(i);
     const RestingPath& from = rests()[i];
-    const bool known = from.rx_plane < usual_peer.size();
-    unfold(now, from, known ? usual_peer[from.rx_plane] : nowhere, *taken[i]);
+    unfold(now, from, usual_peer[from.rx_plane], *taken[i]);
   }
   for (uint32_t i = 0; i < size_; ++i) {
     new (storage_.get() + i * sizeof(PathSlot*)) PathSlot*(taken[i]);

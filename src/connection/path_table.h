@@ -25,20 +25,24 @@ class PathTable {
   PathSlot& add();
 
   // Awake only.
-  PathSlot* operator[](size_t i) { return slots()[i]; }
-  const PathSlot* operator[](size_t i) const { return slots()[i]; }
-  const PathSlot* const* begin() const { return slots(); }
-  const PathSlot* const* end() const { return slots() + size_; }
+  PathSlot* operator[](size_t i) { return awake()[i]; }
+  const PathSlot* operator[](size_t i) const { return awake()[i]; }
+  const PathSlot* const* begin() const { return awake(); }
+  const PathSlot* const* end() const { return awake() + size_; }
 
   PathCounters& counters(size_t i) { return counters_[i]; }
   const PathCounters& counters(size_t i) const { return counters_[i]; }
 
   bool resting() const { return resting_; }
-  /// `usual_peer`: the peer's address by plane. Nothing is done unless every path can rest.
+  /// `usual_peer`: the peer's address on each plane that a path may have. Nothing is done unless
+  /// every path can rest.
   bool rest(const std::vector<SocketAddress>& usual_peer);
   void wake(Time now, const std::vector<SocketAddress>& usual_peer);
   /// While it rests.
-  const path::RestingPath& at_rest(size_t i) const { return rests()[i]; }
+  const path::RestingPath& at_rest(size_t i) const {
+    MR_DASSERT(resting_);
+    return rests()[i];
+  }
 
   /// Storage of this table at rest, without the counters.
   size_t state_bytes() const { return capacity_ * sizeof(path::RestingPath); }
@@ -46,6 +50,10 @@ class PathTable {
 
  private:
   static_assert(sizeof(path::RestingPath) >= sizeof(PathSlot*));
+  PathSlot** awake() const {
+    MR_DASSERT(!resting_);
+    return slots();
+  }
   PathSlot** slots() const { return reinterpret_cast<PathSlot**>(storage_.get()); }
   path::RestingPath* rests() const {
     return reinterpret_cast<path::RestingPath*>(storage_.get());

@@ -5,11 +5,6 @@
 
 namespace metaroce::connection {
 
-void Connection::unfold() {
-  paths_.wake(shared_.telemetry.now(), peer_);
-  survey_due_ = true;
-}
-
 bool Connection::may_rest() const {
   if (state_ != ConnectionState::kOpen || !sender_.idle()) return false;
   if (window_->size() > 0 || repairs_ > 0 || in_flight_packets_ > 0) return false;
@@ -33,25 +28,6 @@ size_t Connection::state_bytes() const {
   if (window_) bytes += sizeof(SendWindow) + window_->table_bytes();
   if (filter_) bytes += sizeof(CpsnFilter) + filter_->table_bytes();
   return bytes;
-}
-
-void Connection::fill_resting(uint32_t i, PathStatus& s) const {
-  const path::RestingPath& path = paths_.at_rest(i);
-  s = PathStatus{};
-  s.id = static_cast<uint8_t>(i);
-  s.plane = i < tx_paths_ ? path.plane : path.rx_plane;
-  s.state = public_state(static_cast<path::State>(path.state));
-  s.source_port = path.port;
-  s.pmtu = path.pmtu;
-  s.window = path.window;
-  s.srtt = nanoseconds(path.srtt);
-  s.min_rtt = nanoseconds(path.min_rtt);
-  s.epoch = path.epoch;
-  s.loss_ppm = static_cast<uint32_t>(uint64_t{path.loss_q16} * 1'000'000 / 65536);
-  s.change = static_cast<PathChange>(path.change);
-  s.changed_at = path::from_coarse(shared_.telemetry.now(), path.changed_at);
-  s.peer_port = peer_[s.plane].port;
-  s.counters = paths_.counters(i);
 }
 
 }  // namespace metaroce::connection

@@ -167,10 +167,8 @@ void Connection::update_deadline(Time now) {
   Time t = earlier(setup_at_, setup_give_up_);
   if (state_ == ConnectionState::kTimeWait) t = time_wait_end_;
   t = earlier(t, ack_from_);
-  if (state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing) {
-    t = earlier(t, earlier(raise_pmtu_at_, next_keep_alive()));
-  }
   const bool open = state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing;
+  if (open) t = earlier(t, earlier(raise_pmtu_at_, next_keep_alive()));
   if (open && !paths_.resting()) {
     if (survey_due_) survey_paths();
     t = earlier(t, earlier(path_timer_from_, rest_at_));

@@ -10,7 +10,6 @@ namespace metaroce::path {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
-constexpr Time kLongAgo{-(1ll << 60)};
 
 bool fits(Duration d) { return d.ns >= 0 && d.ns <= kMost; }
 uint32_t narrow(Duration d) { return static_cast<uint32_t>(d.ns); }
@@ -101,8 +100,7 @@ void PathReceiver::wake(const RestingPath& from, const SocketAddress& usual_peer
   ce_count_ = from.rx_ce_count;
   last_was_ce_ = from.rx_last_was_ce;
   late_ = from.late >> 4;
-  last_ack_ = kLongAgo;
-  // Whatever comes from below the base now is taken for a copy: it was resolved before the rest.
+  // MR-CONN-041: whatever comes from below the base now was resolved before the rest.
   for (int w = 0; w < 4; ++w) history_.set_raw(w, ~0ull);
 }
 

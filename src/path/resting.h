@@ -55,6 +55,8 @@ struct RestingPath {
   bool slow_start : 1 = false;
   bool rx_open : 1 = false;
   bool rx_last_was_ce : 1 = false;
+
+  bool operator==(const RestingPath&) const = default;
 };
 
 static_assert(sizeof(RestingPath) <= 88);

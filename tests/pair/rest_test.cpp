@@ -178,7 +178,7 @@ uint64_t late_after(Duration rest) {
 }
 
 TEST(Rest, WhatComesFromBelowTheBaseAfterARestIsACopy) {
-  MR_COVERS("MR-CONN-040");
+  MR_COVERS("MR-CONN-041");
   EXPECT_EQ(late_after({}), 1u);
   EXPECT_EQ(late_after(milliseconds(5)), 0u);
 }
