@@ -137,7 +137,7 @@ class Perf(unittest.TestCase):
                              [40 * (1024 << i) for i in range(4)])
 
     def test_counters_are_conserved_through_loss(self):
-        """O01: at rest what was sent is acknowledged or lost; bare probes are neither."""
+        """O01: what was sent is acknowledged, lost or on its way; bare probes are neither."""
         with Server() as server:
             [r] = figures(server.address, "-s", "64K", "-n", 400, "--fault", "drop=2%:dir=both",
                           "--warmup", 0, "--seed", 5)
@@ -148,10 +148,10 @@ class Perf(unittest.TestCase):
             for p in r["client"]["paths"]:
                 # A sequence judged lost that was acknowledged later stands in both counters and in
                 # "spurious", which also has late arrivals that no acknowledgement names.
-                rest = p["packets"] - p["acked"] - p["lost"]
+                # The second copy of what was accepted may still be on its way at the end.
+                rest = p["packets"] - p["acked"] - p["lost"] - p["in_flight"]
                 self.assertGreaterEqual(rest, -p["spurious"], p)
-                # Idle copies may still be on their way when the last message is accepted.
-                self.assertLessEqual(rest, p["probes"] + p["copies"], p)
+                self.assertLessEqual(rest, p["probes"], p)
                 self.assertEqual(p["packets"],
                                  p["data"] + p["repairs"] + p["copies"] + p["probes"], p)
 

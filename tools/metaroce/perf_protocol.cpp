@@ -165,6 +165,7 @@ void each_path_field(Io& io, Path& p, Field field) {
   field(io, p.lost);
   field(io, p.spurious);
   field(io, p.marks);
+  field(io, p.in_flight);
 }
 
 constexpr auto kPut = [](Writer& w, const auto& value) { w.put(value); };

@@ -13,7 +13,7 @@
 
 namespace metaroce::tool {
 
-inline constexpr uint16_t kPerfVersion = 1;
+inline constexpr uint16_t kPerfVersion = 2;
 inline constexpr size_t kMaxPerfMessage = 32768;
 inline constexpr size_t kMostPerfPaths = 256;
 inline constexpr uint32_t kMostPerfStreams = 1024;
@@ -87,10 +87,11 @@ struct PerfPath {
   uint64_t repairs = 0;
   uint64_t copies = 0;
   uint64_t probes = 0;
-  uint64_t acked = 0;  ///< at rest: -spurious <= packets - acked - lost <= probes
+  uint64_t acked = 0;  ///< -spurious <= packets - acked - lost - in_flight <= probes
   uint64_t lost = 0;
   uint64_t spurious = 0;
   uint64_t marks = 0;  ///< packets received with a congestion mark
+  int64_t in_flight = 0;  ///< packets whose fate is open at the end, less those at the beginning
   bool operator==(const PerfPath&) const = default;
 };
 

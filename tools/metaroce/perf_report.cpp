@@ -119,7 +119,8 @@ json path_json(const PerfPath& p) {
           {"acked", p.acked},
           {"lost", p.lost},
           {"spurious", p.spurious},
-          {"marks", p.marks}};
+          {"marks", p.marks},
+          {"in_flight", p.in_flight}};
 }
 
 json end_json(const PerfReport& r, uint64_t bytes) {

@@ -382,7 +382,8 @@ PerfReport PerfRun::report(Time now) {
   for (const api::PathStatus& p : paths_end_) {
     const auto old = std::find_if(paths_begin_.begin(), paths_begin_.end(),
                                   [&](const api::PathStatus& o) { return o.id == p.id; });
-    const PathCounters before = old == paths_begin_.end() ? PathCounters{} : old->counters;
+    const api::PathStatus begin = old == paths_begin_.end() ? api::PathStatus{} : *old;
+    const PathCounters& before = begin.counters;
     PerfPath row;
     row.id = p.id;
     row.plane = p.plane;
@@ -400,6 +401,7 @@ PerfReport PerfRun::report(Time now) {
     row.lost = p.counters.lost - before.lost;
     row.spurious = p.counters.spurious - before.spurious;
     row.marks = p.counters.rx_ce - before.rx_ce;
+    row.in_flight = int64_t{p.in_flight_packets} - int64_t{begin.in_flight_packets};
     r.packets_received += p.counters.rx_packets - before.rx_packets;
     r.duplicates += p.counters.rx_duplicates - before.rx_duplicates;
     r.paths.push_back(row);
