@@ -10,7 +10,7 @@ Connection::Connection(Shared& shared, ConnectionHandle handle)
       peer_(std::max<size_t>(shared.local.size(), 1)),
       paths_(shared.paths, shared.settings, shared.sent),
       sender_(shared.sends, shared.settings, handle),
-      receiver_(shared.receives, shared.settings, handle) {}
+      receiver_(shared.receives, shared.settings, handle, this) {}
 
 Connection::~Connection() {
   if (!window_ || controls_used_ == 0) return;

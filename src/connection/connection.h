@@ -18,7 +18,7 @@ namespace metaroce::connection {
 
 PathState public_state(path::State state);
 
-class Connection final : public path::Listener {
+class Connection final : public path::Listener, private message::OperationHost {
  public:
   Connection(Shared& shared, ConnectionHandle handle);
   ~Connection();
@@ -49,7 +49,7 @@ class Connection final : public path::Listener {
   bool knows(const SocketAddress& from) const;
 
   // --- packets of an open connection (receive.cpp) ---
-  /// Each returns true when `placement` was filled.
+  /// True when `placement` was filled.
   bool on_data(Time now, const RxPacket& rx, Placement& placement);
   /// True while the last on_data() was such that packets which go on from it need no question
   /// but whether they do (receive_run.cpp). Nothing else of this connection may be called until
@@ -85,6 +85,15 @@ class Connection final : public path::Listener {
   Status post_receive(Time now, const ReceiveRequest& request);
   size_t poll(std::span<Completion> out);
   void close(Time now, uint32_t code);
+  Status set_stream_options(uint16_t stream, const message::StreamOptions& options);
+  /// Both directions of the stream end: what is posted is flushed, the peer is told (MR-MSG-006).
+  void reset_stream(uint16_t stream);
+  void drain_stream(uint16_t stream);
+  bool reopen_stream(uint16_t stream);
+  void set_domain(memory::Domain domain) { domain_ = domain; }
+  void on_queue_filled(uint16_t stream);
+  /// Atomics whose turn has come; to be called when all placements before them are carried out.
+  void execute_atomics();
 
   void fill_status(Time now, ConnectionStatus& out) const;
   /// Adds the counters of all paths, and of the connection.
@@ -202,8 +211,22 @@ class Connection final : public path::Listener {
   void open_incoming(const wire::ControlPacket& packet, const RxPacket& rx);
   wire::Refusal admit(const wire::DataPacket& packet, message::Admission& admission,
                       memory::Target& target);
+  wire::Refusal admit_operation(const wire::DataPacket& packet, message::Admission& admission);
   bool place(const wire::DataPacket& packet, const message::Admission& admission,
              const memory::Target& target, Placement& placement);
+  bool on_response(Time now, const wire::DataPacket& packet, const RxPacket& rx, PathSlot& slot,
+                   Placement& placement);
+  void note_accepted(Time now, const wire::DataPacket& packet, const RxPacket& rx, PathSlot& slot);
+  void refuse(Time now, const wire::DataPacket& packet, const RxPacket& rx, PathSlot& slot,
+              wire::Refusal reason, uint32_t rq_seq);
+  // message::OperationHost (operations.cpp)
+  void on_turn(uint32_t operation) override;
+  void on_never(uint32_t operation) override { sender_.drop_operation(operation); }
+  void on_invalidate(uint32_t key) override { shared_.regions.invalidate(key); }
+  uint64_t perform(const message::RemoteOperation& operation, std::byte* address);
+  bool is_readable(const message::Fragment& fragment);
+  void send_response_errors();
+  void void_stream(uint16_t stream);
 
   // scheduler
   void transmit_setup(Time now, RunWriter& writer);
@@ -319,6 +342,8 @@ class Connection final : public path::Listener {
   StallReason told_stall_ = StallReason::kNone;
   Time stalled_at_{0};
 
+  memory::Domain domain_ = 0;
+  bool atomics_due_ = false;  ///< it stands in the list of those with atomics to execute
   uint32_t payload_ = 0;
   uint32_t wanted_run_ = 1;   ///< packets of a run, by what waits
   uint32_t good_paths_ = 0;   ///< as of the last survey

@@ -270,6 +270,9 @@ void Connection::on_control_accepted(uint32_t slot_index) {
         start_pmtu_search(current_time_, slot, pmtu_target(slot.tx.plane), false);
       }
       return;
+    case wire::ControlOpcode::kReset:
+      sender_.on_reset_accepted(body.stream);
+      return;
     case wire::ControlOpcode::kClose:
       fail(current_time_, Status::kClosed, ConnectionEventKind::kClosed);
       return;

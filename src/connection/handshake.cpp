@@ -81,6 +81,8 @@ void Connection::encode_hello(bool accept) {
   p.params.max_paths = announced_paths();
   p.params.span = static_cast<uint16_t>(s.message_span);
   p.params.inflight_packets = s.inflight_packets;
+  p.params.outstanding = static_cast<uint16_t>(s.max_outstanding);  // MR-MSG-044
+  p.params.atomics = 3;
   p.params.pmtu = pmtu;
   p.params.versions = shared_.versions;
   if (accept) {  // MR-CONN-018: the highest that both speak
@@ -107,6 +109,7 @@ void Connection::remember_peer(const wire::HelloPacket& packet, const RxPacket& 
   peer_start_seq_ = packet.start_seq;
   peer_open_paths_ = packet.paths;
   peer_inflight_ = std::max(packet.params.inflight_packets, 16u);
+  if (packet.params.outstanding != 0) sender_.set_peer_outstanding(packet.params.outstanding);
   peer_from_ = rx.from;
   setup_plane_ = rx.plane;
   uint8_t listed = 0;

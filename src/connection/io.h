@@ -31,6 +31,9 @@ struct Placement {
   uint32_t region = 0;           ///< region index, or kReceiveBuffer
   uint64_t offset = 0;           ///< within the region
   std::byte* address = nullptr;  ///< where to copy to; null for a region without memory
+  /// Not empty: only `first` bytes go to `address`, the others into these, one after the other.
+  std::span<const message::Segment> rest;
+  uint32_t first = 0;
 };
 inline constexpr uint32_t kReceiveBuffer = 0xFFFFFFFFu;
 
@@ -61,6 +64,8 @@ using message::Completion;
 using message::ConnectionHandle;
 using message::Operation;
 using message::ReceiveRequest;
+using message::Segment;
+using message::StreamOptions;
 using message::WorkRequest;
 
 enum class ConnectionEventKind : uint8_t {
@@ -70,6 +75,7 @@ enum class ConnectionEventKind : uint8_t {
   kFailed,     ///< our connect failed, see status
   kClosed,     ///< the peer closed, or our close is done
   kLost,       ///< the connection died, see status
+  kQueueLow,   ///< a shared receive queue (detail) became short (MR-MSG-062)
 };
 
 struct ConnectionEvent {

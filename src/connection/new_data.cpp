@@ -82,8 +82,11 @@ void Connection::send_one_by_one(Time now, RunWriter& writer, PathSlot& slot,
 void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
                           std::span<const message::Fragment> fragments, bool last) {
   const auto n = static_cast<uint32_t>(fragments.size());
-  if (shared_.settings.whole_runs == 0) return send_one_by_one(now, writer, slot, fragments, last);
   const message::Fragment& front = fragments.front();
+  if (shared_.settings.whole_runs == 0 || sender_.is_scattered(front.send) ||
+      !is_readable(front)) {
+    return send_one_by_one(now, writer, slot, fragments, last);
+  }
   const auto header = static_cast<uint32_t>(sender_.header_bytes(front));
   const uint32_t size = header + front.length;
   if (writer.room() < n || !writer.can_append(slot.tx.id, size)) begin_run(writer, slot, true);

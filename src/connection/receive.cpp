@@ -1,5 +1,6 @@
 // The way of a packet up: path, CPSN, message, memory, decision, placement, arrival (MR-CPSN-030).
 #include <algorithm>
+#include <cstring>
 
 #include "connection/connection.h"
 #include "wire/minifloat.h"
@@ -77,32 +78,78 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
     shared_.drop(DropReason::kNoState);
     return false;
   }
+  if (d.opcode == wire::Opcode::kReadResponse || d.opcode == wire::Opcode::kAtomicResponse) {
+    return on_response(now, d, rx, *slot, placement);
+  }
   message::Admission admission;
   memory::Target target;
   const Refusal reason = admit(d, admission, target);
   if (!admission.accepted) {
-    filter_->decide(d.s.cpsn, Fate::kRefused);
-    ++slot->tx.counters->rx_refused;
-    shared_.telemetry.emit(EventKind::packet_refused, handle_, d.s.path, d.s.path_seq, d.s.cpsn,
-                           static_cast<uint64_t>(reason));
-    const bool wait = reason == Refusal::kNotReady || reason == Refusal::kStreamNotReady;
-    slot->rx.set_refusal(
-        d.s.path_seq, reason, d.stream, admission.rq_seq,
-        wait ? wire::encode_delay(nanoseconds(shared_.settings.rnr_delay)) : uint8_t{0});
-    note(now, *slot, rx, d.s, Fate::kRefused, false, true, d.stream);
+    refuse(now, d, rx, *slot, reason, admission.rq_seq);
     return false;
   }
+  uint32_t operation = message::kNoIndex;
+  if (admission.operation) operation = sender_.accept_request(d, admission.parks);
   filter_->decide(d.s.cpsn, Fate::kAccepted);
   const bool placed = place(d, admission, target, placement);  // MR-CPSN-032
-  receiver_.commit(d, admission);
-  completions_hint_ = true;
-  ++slot->tx.counters->rx_accepted;
-  slot->tx.counters->rx_bytes += d.payload_length;
-  counters_.bytes_received += d.payload_length;
-  note(now, *slot, rx, d.s, Fate::kAccepted, d.last(), false, d.stream);
+  receiver_.commit(d, admission, operation);
+  note_accepted(now, d, rx, *slot);
   if (placed && admission.check_memory && !d.last()) begin_receive_run(d, *slot, target);
   return placed;
 }
+
+void Connection::note_accepted(Time now, const wire::DataPacket& d, const RxPacket& rx,
+                               PathSlot& slot) {
+  completions_hint_ = true;
+  ++slot.tx.counters->rx_accepted;
+  slot.tx.counters->rx_bytes += d.payload_length;
+  counters_.bytes_received += d.payload_length;
+  note(now, slot, rx, d.s, Fate::kAccepted, d.last(), false, d.stream);
+}
+
+void Connection::refuse(Time now, const wire::DataPacket& d, const RxPacket& rx, PathSlot& slot,
+                        Refusal reason, uint32_t rq_seq) {
+  filter_->decide(d.s.cpsn, Fate::kRefused);
+  ++slot.tx.counters->rx_refused;
+  shared_.telemetry.emit(EventKind::packet_refused, handle_, d.s.path, d.s.path_seq, d.s.cpsn,
+                         static_cast<uint64_t>(reason));
+  const bool wait = reason == Refusal::kNotReady || reason == Refusal::kStreamNotReady;
+  slot.rx.set_refusal(
+      d.s.path_seq, reason, d.stream, rq_seq,
+      wait ? wire::encode_delay(nanoseconds(shared_.settings.rnr_delay)) : uint8_t{0});
+  note(now, slot, rx, d.s, Fate::kRefused, false, true, d.stream);
+}
+
+namespace {
+
+Refusal refusal_of(memory::AccessError error) {
+  switch (error) {
+    case memory::AccessError::kKey:
+      return Refusal::kKey;
+    case memory::AccessError::kBounds:
+      return Refusal::kBounds;
+    case memory::AccessError::kRights:
+      return Refusal::kAccess;
+  }
+  return Refusal::kKey;
+}
+
+/// Fills where `length` bytes at `offset` of a list of segments go.
+void scatter(std::span<const message::Segment> list, uint64_t offset, uint32_t length,
+             Placement& placement) {
+  while (!list.empty() && offset >= list.front().length) {
+    offset -= list.front().length;
+    list = list.subspan(1);
+  }
+  if (list.empty()) return;
+  const message::Segment& s = list.front();
+  placement.address = s.address == nullptr ? nullptr : s.address + offset;
+  if (s.length - offset >= length) return;
+  placement.first = static_cast<uint32_t>(s.length - offset);
+  placement.rest = list.subspan(1);
+}
+
+}  // namespace
 
 Refusal Connection::admit(const wire::DataPacket& d, message::Admission& admission,
                           memory::Target& target) {
@@ -112,21 +159,32 @@ Refusal Connection::admit(const wire::DataPacket& d, message::Admission& admissi
   admission = receiver_.admit(d);
   if (!admission.accepted) return admission.reason;
   if (admission.check_memory) {
-    const auto checked =
-        shared_.regions.check(d.key, d.address, d.payload_length, memory::access::kRemoteWrite);
+    const auto checked = shared_.regions.check(d.key, d.address, d.payload_length,
+                                               memory::access::kRemoteWrite, domain_);
     if (!checked) {
       admission.accepted = false;
-      switch (checked.error()) {
-        case memory::AccessError::kKey:
-          return Refusal::kKey;
-        case memory::AccessError::kBounds:
-          return Refusal::kBounds;
-        case memory::AccessError::kRights:
-          return Refusal::kAccess;
-      }
+      return refusal_of(checked.error());
     }
     target = *checked;
   }
+  if (admission.operation) return admit_operation(d, admission);
+  if (admission.invalidates && !shared_.regions.may_invalidate(d.immediate, domain_)) {
+    admission.accepted = false;  // MR-MEM-008
+    return Refusal::kKey;
+  }
+  return Refusal::kUnknown;
+}
+
+Refusal Connection::admit_operation(const wire::DataPacket& d, message::Admission& admission) {
+  const bool read = d.opcode == wire::Opcode::kReadRequest;
+  admission.accepted = false;
+  if (!read && d.address % 8 != 0) return Refusal::kUnsupported;  // MR-MSG-049
+  const auto checked = shared_.regions.check(
+      d.key, d.address, read ? d.read_length : 8,
+      read ? memory::access::kRemoteRead : memory::access::kRemoteAtomic, domain_);
+  if (!checked) return refusal_of(checked.error());
+  if (!sender_.can_accept_request(d.stream, admission.parks)) return Refusal::kNoPending;
+  admission.accepted = true;
   return Refusal::kUnknown;
 }
 
@@ -135,6 +193,7 @@ bool Connection::place(const wire::DataPacket& d, const message::Admission& admi
   if (d.payload_length == 0) return false;
   placement.payload_begin = d.payload_begin;
   placement.length = d.payload_length;  // MR-PMTU-009
+  placement.rest = {};
   if (admission.check_memory) {
     placement.region = target.region;
     placement.offset = target.offset;
@@ -143,8 +202,38 @@ bool Connection::place(const wire::DataPacket& d, const message::Admission& admi
     placement.region = kReceiveBuffer;
     placement.offset = admission.offset;
     placement.address = admission.address;
+    const auto segments = receiver_.segments_of(admission.receive);
+    if (!segments.empty()) scatter(segments, admission.offset, d.payload_length, placement);
   }
   return true;
+}
+
+/// Bytes or old values that the peer sends because we asked (MR-MSG-045).
+bool Connection::on_response(Time now, const wire::DataPacket& d, const RxPacket& rx,
+                             PathSlot& slot, Placement& placement) {
+  const message::ResponseAdmission a = sender_.admit_response(d);
+  if (!a.accepted) {
+    refuse(now, d, rx, slot, a.reason, 0);
+    return false;
+  }
+  filter_->decide(d.s.cpsn, Fate::kAccepted);
+  message::Segment single;
+  const auto landing = sender_.landing(a.send, single);
+  uint64_t old_value = 0;
+  if (a.atomic) {
+    old_value = wire::load64(rx.bytes.data() + d.payload_begin);
+    if (single.address != nullptr) std::memcpy(single.address, &old_value, sizeof old_value);
+  } else if (d.payload_length > 0) {
+    placement = Placement{};
+    placement.payload_begin = d.payload_begin;
+    placement.length = d.payload_length;
+    placement.region = kReceiveBuffer;
+    placement.offset = d.offset;
+    scatter(landing, d.offset, d.payload_length, placement);
+  }
+  sender_.commit_response(d, a.send, old_value);
+  note_accepted(now, d, rx, slot);
+  return !a.atomic && d.payload_length > 0;
 }
 
 void Connection::on_control(Time now, const RxPacket& rx) {
@@ -187,6 +276,7 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
       return true;
     case wire::ControlOpcode::kReset:
       receiver_.on_reset(packet.stream, packet.value);
+      sender_.drop_responses(packet.stream);
       completions_hint_ = true;
       return true;
     case wire::ControlOpcode::kPortStatus:
@@ -204,8 +294,11 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
     case wire::ControlOpcode::kAddAddr:
       on_add_addr(now, packet);
       return true;
-    case wire::ControlOpcode::kKeyUpdate:
     case wire::ControlOpcode::kResponseError:
+      sender_.on_response_error(packet.stream, packet.generation, packet.reason);
+      completions_hint_ = true;
+      return true;
+    case wire::ControlOpcode::kKeyUpdate:
       return false;
   }
   return false;

@@ -4,16 +4,18 @@
 #include <span>
 
 #include "connection/io.h"
+#include "message/gather.h"
 #include "wire/data_packet.h"
 
 namespace metaroce::connection {
 
 class RunWriter {
  public:
-  RunWriter(std::span<TxRun> runs, uint32_t max_run) : runs_(runs), max_run_(max_run) {}
+  RunWriter(std::span<TxRun> runs, uint32_t max_run, const message::GatherSpace& gather)
+      : runs_(runs), gather_(gather), max_run_(max_run) {}
 
   size_t used() const { return used_; }
-  bool full() const { return used_ == runs_.size(); }
+  bool full() const { return used_ == runs_.size() || gather_.scarce(); }
 
   /// A new run can always be begun while !full(). Ends the run before.
   TxRun& begin() {
@@ -80,6 +82,7 @@ class RunWriter {
 
  private:
   std::span<TxRun> runs_;
+  const message::GatherSpace& gather_;
   size_t used_ = 0;
   size_t header_end_ = 0;
   uint32_t max_run_;

@@ -12,7 +12,7 @@ using path::SentKind;
 size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   current_time_ = now;
   if (paths_.resting()) return 0;  // whoever brings work wakes it first
-  RunWriter writer(runs, shared_.settings.max_run);
+  RunWriter writer(runs, shared_.settings.max_run, shared_.sends.gather());
   transmit_setup(now, writer);
   if (state_ == ConnectionState::kHelloSent || state_ == ConnectionState::kAccepting ||
       state_ == ConnectionState::kDead) {
@@ -23,6 +23,7 @@ size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   if (payload_dirty_) update_payload();
   if (next_open_ < tx_paths_) open_waiting_paths();
   send_resets();
+  send_response_errors();
   transmit_probes(now, writer);
   transmit_repairs(now, writer);
   transmit_new(now, writer);
@@ -279,6 +280,7 @@ void Connection::send_credit_probe(Time now, RunWriter& writer) {
     PathSlot& slot = *paths_[next_path_hint_++ % tx_paths_];
     if (!slot.tx.is_good() || !slot.tx.can_probe(now, *this)) continue;
     if (!send_probe(now, writer, slot, 0, stream)) break;
+    sender_.note_asked(stream);
     const uint16_t asked = stream;
     if (!sender_.credit_blocked(stream) || stream == asked) break;
   }
@@ -315,6 +317,7 @@ size_t Connection::encode_entry(Time now, PathSlot& slot, uint32_t cpsn, const S
 
 bool Connection::send_entry(Time now, RunWriter& writer, PathSlot& slot, uint32_t cpsn,
                             SendEntry& entry, bool last, bool copy) {
+  if (!entry.control && !entry.voided && !is_readable(entry.fragment)) entry.voided = true;
   const uint32_t size = entry_size(entry);
   if (!writer.can_append(slot.tx.id, size)) {
     if (writer.full()) {

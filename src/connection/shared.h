@@ -35,7 +35,8 @@ struct Shared {
         receives(values),
         regions(values.max_regions, random),
         events(values.max_connections * 4 + 16),
-        path_events(1024) {
+        path_events(1024),
+        atomics(values.max_connections) {
     plane_mtu.resize(local.size(), 1500);
     plane_up.fill(true);
   }
@@ -60,6 +61,7 @@ struct Shared {
   Ring<ConnectionEvent> events;
   Ring<PathEvent> path_events;  ///< apart, so that flapping paths never push out the others
   uint32_t path_events_missed = 0;
+  Ring<ConnectionHandle> atomics;  ///< connections with atomics whose turn has come
   std::array<bool, kMaxPlanes> plane_up{};
   std::array<uint64_t, static_cast<size_t>(wire::DropReason::kCount)> drops{};
   uint64_t dropped = 0;  ///< sum of drops

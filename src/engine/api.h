@@ -26,6 +26,11 @@ using message::Completion;
 using message::ConnectionHandle;
 using message::Operation;
 using message::ReceiveRequest;
+using message::Segment;
+using message::StreamOptions;
+using message::kMaxInline;
+using message::kMaxSegments;
+using message::kRetryForEver;
 using message::WorkRequest;
 
 }  // namespace metaroce::engine

@@ -49,6 +49,7 @@ class Engine::Impl {
 
   size_t on_packets(Time now, std::span<const RxPacket> packets, std::span<Placement> placements) {
     MR_ASSERT(placements.size() >= packets.size());
+    execute_atomics();
     called_at_ = now;
     size_t placed = 0;
     Connection* running = nullptr;
@@ -92,6 +93,7 @@ class Engine::Impl {
     }
     if (running != nullptr) running->end_run(now);
     settle_touched();
+    tell_low_queues();
     return placed;
   }
 
@@ -349,6 +351,8 @@ class Engine::Impl {
   size_t poll_transmit(Time now, std::span<TxRun> runs) {
     size_t used = 0;
     shared_.telemetry.set_time(now);
+    execute_atomics();
+    shared_.sends.gather().clear();
     for (; !replies_.empty() && used < runs.size(); replies_.pop()) {
       send_reply(replies_.front(), runs[used++]);
     }
@@ -363,7 +367,8 @@ class Engine::Impl {
       const size_t n = c->transmit(now, rest);
       used += n;
       note_done(index);
-      if (n == rest.size()) make_ready(index);  // it may have more
+      // It may have more; scattered payloads may have used up their space.
+      if (n == rest.size() || shared_.sends.gather().scarce()) make_ready(index);
       c->update_deadline(now);
       deadlines_.set(index, c->deadline());
     }
@@ -401,6 +406,7 @@ class Engine::Impl {
   // --- time ---
 
   void on_deadline(Time now) {
+    execute_atomics();
     called_at_ = now;
     shared_.telemetry.set_time(now);
     while (!deadlines_.empty() && deadlines_.earliest() <= now) {
@@ -414,7 +420,48 @@ class Engine::Impl {
   }
 
   Time next_deadline() const {
-    return ready_.empty() && replies_.empty() ? deadlines_.earliest() : Time{0};
+    return ready_.empty() && replies_.empty() && shared_.atomics.empty() ? deadlines_.earliest()
+                                                                         : Time{0};
+  }
+
+  // --- receives of several connections, atomics ---
+
+  Status post_shared(const ReceiveRequest& request) {
+    const Status status = shared_.receives.post_shared(request);
+    if (status != Status::kOk) return status;
+    // One stream for each receive: more would be refused again.
+    connection::ConnectionHandle handle = 0;
+    uint16_t stream = 0;
+    if (!shared_.receives.take_starved(request.shared_queue, handle, stream)) return status;
+    Connection* c = find(handle);
+    if (c == nullptr) return status;
+    c->on_queue_filled(stream);
+    touch(handle >> 16);
+    return status;
+  }
+
+  /// What was placed before them is placed now: every call but on_packets begins with it.
+  void execute_atomics() {
+    if (shared_.atomics.empty()) return;
+    while (!shared_.atomics.empty()) {
+      const uint32_t handle = shared_.atomics.front();
+      shared_.atomics.pop();
+      Connection* c = find(handle);
+      if (c == nullptr) continue;
+      c->execute_atomics();
+      touch(handle >> 16);
+    }
+    settle_touched();
+  }
+
+  void tell_low_queues() {
+    for (uint32_t id = shared_.receives.take_low(); id != 0; id = shared_.receives.take_low()) {
+      ConnectionEvent e;
+      e.kind = connection::ConnectionEventKind::kQueueLow;
+      e.detail = id;
+      if (shared_.events.full()) shared_.events.pop();
+      shared_.events.push(e);
+    }
   }
 
   // --- tables ---
@@ -506,6 +553,7 @@ class Engine::Impl {
   }
 
   size_t poll_completions(std::span<Completion> out) {
+    execute_atomics();
     size_t n = 0;
     while (n < out.size() && !leftovers_.empty()) {
       out[n++] = leftovers_.front();
@@ -579,6 +627,58 @@ class Engine::Impl {
   Time last_unknown_{-(1ll << 60)};
 };
 
+Expected<uint32_t, Status> Engine::create_shared_queue() {
+  return impl_->shared_.receives.create_queue();
+}
+Status Engine::destroy_shared_queue(uint32_t queue) {
+  return impl_->shared_.receives.destroy_queue(queue);
+}
+Status Engine::arm_shared_queue(uint32_t queue, uint32_t count) {
+  return impl_->shared_.receives.arm_low(queue, count);
+}
+uint32_t Engine::shared_queue_length(uint32_t queue) const {
+  return impl_->shared_.receives.queue_length(queue);
+}
+
+Status Engine::set_stream_options(ConnectionHandle handle, uint16_t stream,
+                                  const StreamOptions& options) {
+  Connection* c = impl_->find(handle);
+  return c == nullptr ? Status::kUnknownHandle : c->set_stream_options(stream, options);
+}
+
+Status Engine::reset_stream(Time now, ConnectionHandle handle, uint16_t stream) {
+  impl_->shared_.telemetry.set_time(now);
+  Connection* c = impl_->find(handle);
+  if (c == nullptr) return Status::kUnknownHandle;
+  c->reset_stream(stream);
+  impl_->touch(handle >> 16);
+  impl_->settle_touched();
+  return Status::kOk;
+}
+
+Status Engine::drain_stream(Time now, ConnectionHandle handle, uint16_t stream) {
+  impl_->shared_.telemetry.set_time(now);
+  Connection* c = impl_->find(handle);
+  if (c == nullptr) return Status::kUnknownHandle;
+  c->drain_stream(stream);
+  impl_->touch(handle >> 16);
+  impl_->settle_touched();
+  return Status::kOk;
+}
+
+Status Engine::reopen_stream(ConnectionHandle handle, uint16_t stream) {
+  Connection* c = impl_->find(handle);
+  if (c == nullptr) return Status::kUnknownHandle;
+  return c->reopen_stream(stream) ? Status::kOk : Status::kFull;
+}
+
+Status Engine::set_domain(ConnectionHandle handle, memory::Domain domain) {
+  Connection* c = impl_->find(handle);
+  if (c == nullptr) return Status::kUnknownHandle;
+  c->set_domain(domain);
+  return Status::kOk;
+}
+
 Engine::Engine(EngineConfig config, Rng rng)
     : impl_(std::make_unique<Impl>(std::move(config), rng)) {}
 Engine::~Engine() = default;
@@ -613,6 +713,12 @@ size_t Engine::post_receives(Time now, std::span<const ReceiveRequest> requests,
   status = Status::kOk;
   size_t n = 0;
   for (const ReceiveRequest& r : requests) {
+    if (r.shared_queue != 0) {
+      status = impl_->post_shared(r);
+      if (status != Status::kOk) break;
+      ++n;
+      continue;
+    }
     Connection* c = impl_->find(r.connection);
     status = c == nullptr ? Status::kUnknownHandle : c->post_receive(now, r);
     if (status != Status::kOk) break;

@@ -43,10 +43,12 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Packets. At most one Placement per packet; returns their number. placements.size() must be at
+  // Packets. At most one Placement per packet; returns their number. They are to be carried out
+  // before the next call of any kind. placements.size() must be at
   // least packets.size().
   size_t on_packets(Time now, std::span<const RxPacket> packets, std::span<Placement> placements);
-  /// Fills runs to send now; returns their number. Call until it returns less than asked for.
+  /// Fills runs to send now; returns their number. Call until it returns less than asked for. What
+  /// they point to is good until the next call.
   size_t poll_transmit(Time now, std::span<TxRun> runs);
   /// Earliest time at which on_deadline wants to be called; kNever if there is none.
   Time next_deadline() const;
@@ -63,6 +65,27 @@ class Engine {
   // Memory. `base` may be null for a region without memory (simulation): then placements have a
   // null address. Remote addresses are `remote_base` + offset; remote_base is base unless given.
   memory::Regions& regions();
+
+  // Shared receive queues: streams of any connection take their receives from one (MR-MSG-027).
+  // Receives are posted to it by ReceiveRequest::shared_queue.
+  Expected<uint32_t, Status> create_shared_queue();
+  /// kUnknownHandle, or kFull while streams take from it; what is posted to it is forgotten.
+  Status destroy_shared_queue(uint32_t queue);
+  /// Tells once, by kQueueLow, when fewer than `count` receives are left; 0: never (MR-MSG-062).
+  Status arm_shared_queue(uint32_t queue, uint32_t count);
+  uint32_t shared_queue_length(uint32_t queue) const;
+
+  // Streams. kUnknownHandle: no such connection or queue; kInvalid: receives were posted already.
+  Status set_stream_options(ConnectionHandle connection, uint16_t stream,
+                            const StreamOptions& options);
+  /// Ends both directions of a stream: all that is posted is flushed and the peer told.
+  Status reset_stream(Time now, ConnectionHandle connection, uint16_t stream);
+  /// No request is taken any more; the peer's receives end when the last message was delivered.
+  Status drain_stream(Time now, ConnectionHandle connection, uint16_t stream);
+  /// Makes a stream as new that both sides have reset (MR-MSG-007). kFull: not over yet.
+  Status reopen_stream(ConnectionHandle connection, uint16_t stream);
+  /// The group of connections whose keys a connection may use; 0 at first.
+  Status set_domain(ConnectionHandle connection, memory::Domain domain);
 
   // Connections.
   Expected<ConnectionHandle, Status> connect(Time now, const ConnectRequest& request);

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "message/index_list.h"
+#include "message/work.h"
 #include "wire/types.h"
 
 namespace metaroce::message {
@@ -20,11 +21,14 @@ struct OpenMessage {
   uint32_t rq_seq = 0;
   uint32_t immediate = 0;
   uint32_t stream = kNoIndex;
-  uint32_t receive = kNoIndex;  ///< bound receive, or none yet
+  uint32_t receive = kNoIndex;    ///< bound receive, or none yet
+  uint32_t operation = kNoIndex;  ///< Read or atomic that waits for its turn
   Link link;                    ///< open messages of the stream
   wire::Opcode opcode = wire::Opcode::kWrite;
   bool last = false;
   bool solicited = false;  ///< as its LAST says
+  bool unordered = false;  ///< delivered as soon as it is complete (MR-MSG-017)
+  bool given = false;      ///< it was: only its place in the order of the stream is left
   bool complete() const { return last && accepted == total; }
 };
 
@@ -36,12 +40,32 @@ struct PostedReceive {
   uint32_t rq_seq = 0;
   uint32_t msn = 0;  ///< of the message it is bound to
   uint32_t immediate = 0;
-  Link link;  ///< the stream's posted receives, later the completions
+  Link link;  ///< the queue's or stream's posted receives, later the completions
+  uint32_t segments = kNoIndex;
+  uint32_t queue = 0;  ///< shared queue it was posted to; 0: to the stream
   uint16_t stream = 0;
   Status status = Status::kOk;
   bool bound = false;
   bool has_immediate = false;
   bool solicited = false;
+  bool invalidated = false;
+  bool overrun = false;  ///< a message that is longer was refused
+};
+
+struct ReceiveSegments {
+  Segment segment[kMaxSegments];
+  uint32_t count = 0;
+};
+
+/// Receives that several streams take theirs from, whatever their connection.
+struct SharedQueue {
+  ListEnds receives;  ///< PostedReceive, not bound yet
+  ListEnds starved;   ///< ReceiveStream that found it empty, oldest first
+  uint32_t count = 0;
+  uint32_t streams = 0;  ///< that take from it
+  uint32_t low = 0;      ///< tell once when fewer are left (MR-MSG-062)
+  bool armed = false;
+  bool used = false;
 };
 
 /// Receiving state of one stream.
@@ -55,8 +79,15 @@ struct ReceiveStream {
   ListEnds open;      ///< OpenMessage
   ListEnds receives;  ///< PostedReceive, oldest first
   Link news_link;
+  Link starved_link;
   uint32_t next_stream = kNoIndex;
+  uint32_t connection = 0;  ///< handle
+  uint32_t queue = 0;       ///< shared queue; 0: none
+  uint32_t final_msn = 0;   ///< of the RESET heard; valid if reset_heard
+  bool reset_heard = false;
   uint16_t id = 0;
+  bool in_order = false;  ///< MR-MSG-060
+  bool queued = false;    ///< in the starved list of its shared queue
   bool closed = false;
   bool starved = false;  ///< the sender was refused or asked for credit
   bool news = false;     ///< in the news list

@@ -12,6 +12,7 @@ namespace {
 
 // ACKs carry the low 16 bits of a limit: it must not run further ahead of what the peer knows.
 constexpr uint32_t kMostAhead = 32767;
+constexpr uint32_t kMostShared = 4096;
 
 uint64_t stream_key(ConnectionHandle connection, uint16_t stream) {
   return uint64_t{connection} << 16 | stream;
@@ -19,7 +20,15 @@ uint64_t stream_key(ConnectionHandle connection, uint16_t stream) {
 uint64_t pair_key(uint32_t stream, uint32_t number) { return uint64_t{stream} << 32 | number; }
 
 bool is_send(wire::Opcode opcode) {
-  return opcode == wire::Opcode::kSend || opcode == wire::Opcode::kSendImm;
+  return opcode == wire::Opcode::kSend || opcode == wire::Opcode::kSendImm ||
+         opcode == wire::Opcode::kSendInv;
+}
+bool is_request(wire::Opcode opcode) {
+  return opcode == wire::Opcode::kReadRequest || opcode == wire::Opcode::kFetchAdd ||
+         opcode == wire::Opcode::kCompareSwap;
+}
+bool is_unordered(const wire::DataPacket& packet) {
+  return (packet.message_flags & wire::message_flag::kUnordered) != 0;
 }
 bool is_write(wire::Opcode opcode) {
   return opcode == wire::Opcode::kWrite || opcode == wire::Opcode::kWriteImm;
@@ -43,28 +52,20 @@ bool refuse(Admission& admission, wire::Refusal reason) {
 
 }  // namespace
 
-ReceivePools::ReceivePools(const Settings& settings)
-    : messages_(std::make_unique<Slab<OpenMessage>>(settings.max_open_messages)),
-      streams_(std::make_unique<Slab<ReceiveStream>>(settings.max_streams)),
-      receives_(std::make_unique<Slab<PostedReceive>>(settings.max_receives)),
-      index_(std::make_unique<FlatMap>(settings.max_open_messages)),
-      stream_index_(std::make_unique<FlatMap>(settings.max_streams)),
-      receive_index_(std::make_unique<FlatMap>(settings.max_receives)) {}
-
-ReceivePools::~ReceivePools() = default;
-
-Receiver::Receiver(ReceivePools& pools, const Settings& settings, ConnectionHandle connection)
-    : pools_(pools), connection_(connection), span_(settings.message_span) {}
+Receiver::Receiver(ReceivePools& pools, const Settings& settings, ConnectionHandle connection,
+                   OperationHost* host)
+    : pools_(pools), host_(host), connection_(connection), span_(settings.message_span) {}
 
 Receiver::~Receiver() {
   fail_all(Status::kClosed);
   while (!done_.empty()) {
     const uint32_t i = done_.head;
     list_remove<&PostedReceive::link>(pools_.receives(), done_, i);
-    pools_.receives().release(i);
+    pools_.release_receive(i);
   }
   while (streams_ != kNoIndex) {
     const ReceiveStream& stream = pools_.streams()[streams_];
+    if (stream.queue != 0) --pools_.queue(stream.queue)->streams;
     const uint32_t next = stream.next_stream;
     const bool erased = pools_.stream_index().erase(stream_key(connection_, stream.id));
     MR_ASSERT(erased);
@@ -93,6 +94,7 @@ uint32_t Receiver::get_stream(uint16_t id) {
   MR_ASSERT(inserted);
   ReceiveStream& stream = pools_.streams()[index];
   stream.id = id;
+  stream.connection = connection_;
   stream.closed = dead_;
   stream.next_stream = streams_;
   streams_ = index;
@@ -102,15 +104,14 @@ uint32_t Receiver::get_stream(uint16_t id) {
 }
 
 Status Receiver::post(const ReceiveRequest& request) {
-  if (pools_.receives().available() == 0) return Status::kFull;
   const uint32_t index = get_stream(request.stream);
   if (index == kNoIndex) return Status::kFull;
   ReceiveStream& stream = pools_.streams()[index];
-  const uint32_t i = pools_.receives().allocate();
+  if (stream.queue != 0) return Status::kInvalid;
+  Status status = Status::kOk;
+  const uint32_t i = pools_.take_receive(request, status);
+  if (status != Status::kOk) return status;
   PostedReceive& receive = pools_.receives()[i];
-  receive.id = request.id;
-  receive.buffer = request.buffer;
-  receive.length = request.length;
   receive.stream = request.stream;
   if (stream.closed) {
     finish(i, Status::kFlushed);
@@ -144,13 +145,15 @@ bool Receiver::credit_news(uint16_t& stream) {
 
 void Receiver::on_credit_asked(uint16_t stream) {
   const uint32_t index = find_stream(stream);  // a probe must not take a record of the pool
-  if (index != kNoIndex) pools_.streams()[index].starved = true;
+  if (index != kNoIndex) note_starved(index);
 }
 
 uint32_t Receiver::limit(uint16_t stream) const {
   const uint32_t index = find_stream(stream);
   if (index == kNoIndex) return 0;
   const ReceiveStream& s = pools_.streams()[index];
+  // Of a shared queue every stream may take all there is; who comes late is refused and asks again.
+  if (s.queue != 0) return s.used + std::min(pools_.queue(s.queue)->count, kMostShared);
   return s.completed + std::min(s.posted - s.completed, kMostAhead);
 }
 
@@ -175,7 +178,8 @@ Admission Receiver::admit(const wire::DataPacket& packet) {
     return a;
   }
   const bool write = is_write(packet.opcode);
-  if (!write && !is_send(packet.opcode)) {
+  a.operation = is_request(packet.opcode) && host_ != nullptr && whole(packet);
+  if (!write && !is_send(packet.opcode) && !a.operation) {
     a.reason = wire::Refusal::kUnsupported;
     return a;
   }
@@ -185,8 +189,12 @@ Admission Receiver::admit(const wire::DataPacket& packet) {
     a.message = pools_.index().find(pair_key(index, packet.msn));
   }
   if (!admit_message(packet, a)) return a;
+  if (s.in_order && out_of_turn(packet, ahead, a.message)) {  // MR-MSG-060
+    a.reason = wire::Refusal::kSpan;
+    return a;
+  }
   if (takes_receive(packet) && !admit_receive(packet, s, a)) {
-    if (a.reason == wire::Refusal::kNotReady) pools_.streams()[index].starved = true;
+    if (a.reason == wire::Refusal::kNotReady) note_starved(index);
     return a;
   }
   // MR-MSG-027: the last entry is for a message that nothing of its stream can hold up. One that
@@ -200,7 +208,15 @@ Admission Receiver::admit(const wire::DataPacket& packet) {
   }
   a.accepted = true;
   a.check_memory = write;
+  a.parks = a.operation && ahead != 0 && !is_unordered(packet);
+  a.invalidates = packet.opcode == wire::Opcode::kSendInv && packet.last();
   return a;
+}
+
+bool Receiver::out_of_turn(const wire::DataPacket& packet, uint32_t ahead,
+                           uint32_t message) const {
+  const uint64_t accepted = message == kNoIndex ? 0 : pools_.messages()[message].accepted;
+  return ahead != 0 || packet.offset != accepted;
 }
 
 /// The packet against what is known of its message.
@@ -210,6 +226,7 @@ bool Receiver::admit_message(const wire::DataPacket& packet, Admission& a) const
   if (m.opcode != packet.opcode) return refuse(a, wire::Refusal::kUnsupported);
   const uint32_t end = packet.offset + packet.payload_length;
   const uint64_t accepted = m.accepted + packet.payload_length;
+  if (m.given || is_request(m.opcode)) return refuse(a, wire::Refusal::kUnsupported);
   // MR-MSG-016, and more bytes than the message has: the sender cut something twice.
   if (m.last) {
     if (packet.last() || end > m.total || accepted > m.total || m.complete()) {
@@ -227,27 +244,77 @@ bool Receiver::admit_message(const wire::DataPacket& packet, Admission& a) const
 
 /// The packet against the posted receives of its stream.
 bool Receiver::admit_receive(const wire::DataPacket& packet, const ReceiveStream& s,
-                             Admission& a) const {
+                             Admission& a) {
   a.rq_seq = packet.rq_seq;
   if (a.receive == kNoIndex) {
-    if (seq_ge(packet.rq_seq, s.posted)) return refuse(a, wire::Refusal::kNotReady);  // MR-MSG-022
+    if (s.queue == 0 && seq_ge(packet.rq_seq, s.posted)) {  // MR-MSG-022
+      return refuse(a, wire::Refusal::kNotReady);
+    }
     // The k-th receive cannot belong to a message before the k-th.
     if (seq_lt(packet.rq_seq, s.completed) ||
         packet.rq_seq - s.completed > packet.msn - s.delivered) {
       return refuse(a, wire::Refusal::kUnsupported);
     }
     a.receive = pools_.receive_index().find(pair_key(a.stream, packet.rq_seq));
-    MR_DASSERT(a.receive != kNoIndex);
     // A second message with the same number.
-    if (pools_.receives()[a.receive].bound) return refuse(a, wire::Refusal::kUnsupported);
+    const bool taken = a.receive == kNoIndex ? s.queue == 0 : pools_.receives()[a.receive].bound;
+    if (taken) return refuse(a, wire::Refusal::kUnsupported);
+    if (a.receive == kNoIndex && !admit_shared(packet, s, a)) return false;
   }
   if (!is_send(packet.opcode)) return true;  // the buffer of an immediate is not written
-  const PostedReceive& receive = pools_.receives()[a.receive];
+  PostedReceive& receive = pools_.receives()[a.receive];
   const uint64_t end = uint64_t{packet.offset} + packet.payload_length;
-  if (end > receive.length) return refuse(a, wire::Refusal::kLength);  // MR-MSG-026
+  if (end > receive.length) {  // MR-MSG-026
+    receive.overrun = receive.queue == 0 || receive.bound;
+    return refuse(a, wire::Refusal::kLength);
+  }
   if (receive.buffer != nullptr) a.address = receive.buffer + packet.offset;
   a.offset = packet.offset;
   return true;
+}
+
+/// The buffer that a message of a stream with a shared queue would take (MR-MSG-027).
+bool Receiver::admit_shared(const wire::DataPacket& packet, const ReceiveStream& s, Admission& a) {
+  const SharedQueue& q = *pools_.queue(s.queue);
+  if (q.count == 0) return refuse(a, wire::Refusal::kNotReady);
+  // The last one is for a message that nothing of its stream can hold up.
+  if (q.count == 1 && packet.msn != s.delivered) {
+    note_starved(a.stream);
+    return refuse(a, wire::Refusal::kNoOpenMessage);
+  }
+  a.receive = q.receives.head;
+  return true;
+}
+
+/// The message takes its receive, for good.
+void Receiver::bind(const wire::DataPacket& packet, const Admission& a) {
+  ReceiveStream& s = pools_.streams()[a.stream];
+  PostedReceive& receive = pools_.receives()[a.receive];
+  if (receive.queue != 0 && !receive.bound) {
+    SharedQueue& q = *pools_.queue(receive.queue);
+    list_remove<&PostedReceive::link>(pools_.receives(), q.receives, a.receive);
+    pools_.note_bound(receive.queue);
+    receive.stream = s.id;
+    receive.rq_seq = packet.rq_seq;
+    uint32_t after = s.receives.tail;
+    while (after != kNoIndex && seq_gt(pools_.receives()[after].rq_seq, packet.rq_seq)) {
+      after = pools_.receives()[after].link.prev;
+    }
+    list_insert_after<&PostedReceive::link>(pools_.receives(), s.receives, after, a.receive);
+    const bool inserted =
+        pools_.receive_index().insert(pair_key(a.stream, packet.rq_seq), a.receive);
+    MR_ASSERT(inserted);
+  }
+  receive.bound = true;
+  receive.msn = packet.msn;
+  if (seq_ge(packet.rq_seq, s.used)) s.used = packet.rq_seq + 1;
+}
+
+std::span<const Segment> Receiver::segments_of(uint32_t receive) const {
+  const uint32_t list = pools_.receives()[receive].segments;
+  if (list == kNoIndex) return {};
+  const ReceiveSegments& l = pools_.segments()[list];
+  return {l.segment, l.count};
 }
 
 uint32_t Receiver::open(const wire::DataPacket& packet, uint32_t stream) {
@@ -268,6 +335,7 @@ uint32_t Receiver::open(const wire::DataPacket& packet, uint32_t stream) {
 
 void Receiver::close_message(uint32_t i) {
   const OpenMessage& m = pools_.messages()[i];
+  if (m.operation != kNoIndex) host_->on_never(m.operation);
   ReceiveStream& s = pools_.streams()[m.stream];
   const bool erased = pools_.index().erase(pair_key(m.stream, m.msn));
   MR_ASSERT(erased);
@@ -277,20 +345,19 @@ void Receiver::close_message(uint32_t i) {
   pools_.messages().release(i);
 }
 
-void Receiver::commit(const wire::DataPacket& packet, const Admission& a) {
+void Receiver::commit(const wire::DataPacket& packet, const Admission& a, uint32_t operation) {
   MR_DASSERT(a.accepted);
   ReceiveStream& s = pools_.streams()[a.stream];
   s.bytes += packet.payload_length;
-  if (takes_receive(packet)) {
-    PostedReceive& receive = pools_.receives()[a.receive];
-    receive.bound = true;
-    receive.msn = packet.msn;
-    if (seq_ge(packet.rq_seq, s.used)) s.used = packet.rq_seq + 1;
+  if (takes_receive(packet)) bind(packet, a);
+  if (a.operation && !a.parks) {
+    host_->on_turn(operation);
+    operation = kNoIndex;
   }
   uint32_t i = a.message;
   if (i == kNoIndex) {
     if (packet.msn == s.delivered && whole(packet)) {
-      const Ending ending{packet.payload_length, packet.immediate, has_immediate(packet.opcode),
+      const Ending ending{packet.payload_length, packet.immediate, packet.opcode,
                           is_solicited(packet)};
       if (deliver(a.stream, a.receive, ending)) advance(a.stream);
       return;
@@ -300,6 +367,8 @@ void Receiver::commit(const wire::DataPacket& packet, const Admission& a) {
   OpenMessage& m = pools_.messages()[i];
   m.accepted += packet.payload_length;
   m.highest_end = std::max(m.highest_end, packet.offset + packet.payload_length);
+  m.operation = operation;
+  m.unordered = m.unordered || is_unordered(packet);
   if (a.receive != kNoIndex) m.receive = a.receive;
   if (packet.last()) {
     m.last = true;
@@ -311,7 +380,12 @@ void Receiver::commit(const wire::DataPacket& packet, const Admission& a) {
   cached_stream_ = a.stream;
   cached_msn_ = packet.msn;
   cached_message_ = i;
-  if (packet.msn == s.delivered && m.complete()) advance(a.stream);  // MR-MSG-010
+  if (!m.complete()) return;
+  if (packet.msn == s.delivered) {
+    advance(a.stream);  // MR-MSG-010
+  } else if (m.unordered && m.receive != kNoIndex) {
+    give_early(i);
+  }
 }
 
 uint32_t Receiver::open_run() const {
@@ -326,25 +400,40 @@ void Receiver::commit_run(uint32_t message, uint32_t bytes, uint32_t end) {
   pools_.streams()[m.stream].bytes += bytes;
 }
 
+/// The completion of a receive.
+void Receiver::give(uint32_t index, uint32_t receive, const Ending& ending) {
+  ReceiveStream& s = pools_.streams()[index];
+  PostedReceive& r = pools_.receives()[receive];
+  r.bytes = ending.bytes;
+  r.has_immediate = has_immediate(ending.opcode);
+  r.invalidated = ending.opcode == wire::Opcode::kSendInv;
+  r.immediate = r.has_immediate || r.invalidated ? ending.immediate : 0;
+  r.solicited = ending.solicited;  // MR-MSG-018
+  if (r.invalidated && host_ != nullptr) host_->on_invalidate(ending.immediate);  // MR-MEM-008
+  list_remove<&PostedReceive::link>(pools_.receives(), s.receives, receive);
+  const bool erased = pools_.receive_index().erase(pair_key(index, r.rq_seq));
+  MR_ASSERT(erased);
+  finish(receive, Status::kOk);
+}
+
+/// MR-MSG-017: the program has it now; the order of the stream moves over it when its turn comes.
+void Receiver::give_early(uint32_t message) {
+  OpenMessage& m = pools_.messages()[message];
+  give(m.stream, m.receive, {m.total, m.immediate, m.opcode, m.solicited});
+  m.given = true;
+}
+
 /// The next message in order is placed; false if that showed a broken peer and closed the stream.
 bool Receiver::deliver(uint32_t index, uint32_t receive, const Ending& ending) {
   ReceiveStream& s = pools_.streams()[index];
   if (receive != kNoIndex) {
-    PostedReceive& r = pools_.receives()[receive];
-    if (s.receives.head != receive) {
+    if (pools_.receives()[receive].rq_seq != s.completed) {
       // Receives were numbered in another order than messages: nothing of it can be trusted.
       close_stream(index, Status::kPeerFailed);
       return false;
     }
-    r.bytes = ending.bytes;
-    r.has_immediate = ending.has_immediate;
-    r.immediate = ending.has_immediate ? ending.immediate : 0;
-    r.solicited = ending.solicited;  // MR-MSG-018
-    list_remove<&PostedReceive::link>(pools_.receives(), s.receives, receive);
-    const bool erased = pools_.receive_index().erase(pair_key(index, r.rq_seq));
-    MR_ASSERT(erased);
     ++s.completed;
-    finish(receive, Status::kOk);  // MR-MSG-013
+    give(index, receive, ending);  // MR-MSG-013
   }
   ++s.delivered;
   ++delivered_;
@@ -360,9 +449,12 @@ void Receiver::advance(uint32_t index) {
     if (i == kNoIndex) return;
     const OpenMessage m = pools_.messages()[i];
     if (!m.complete()) return;
+    if (m.operation != kNoIndex) host_->on_turn(m.operation);  // MR-MSG-040
+    pools_.messages()[i].operation = kNoIndex;
     close_message(i);
-    const Ending ending{m.total, m.immediate, has_immediate(m.opcode), m.solicited};
-    if (!deliver(index, m.receive, ending)) return;
+    s.completed += m.given;
+    const Ending ending{m.total, m.immediate, m.opcode, m.solicited};
+    if (!deliver(index, m.given ? kNoIndex : m.receive, ending)) return;
   }
 }
 
@@ -375,13 +467,20 @@ void Receiver::finish(uint32_t receive, Status status) {
 void Receiver::close_stream(uint32_t index, Status first) {
   ReceiveStream& s = pools_.streams()[index];
   s.closed = true;
+  if (s.queued) {
+    s.queued = false;
+    list_remove<&ReceiveStream::starved_link>(pools_.streams(), pools_.queue(s.queue)->starved,
+                                              index);
+  }
   while (!s.open.empty()) close_message(s.open.head);
   while (!s.receives.empty()) {
     const uint32_t i = s.receives.head;
     const bool erased = pools_.receive_index().erase(pair_key(index, pools_.receives()[i].rq_seq));
     MR_ASSERT(erased);
     list_remove<&PostedReceive::link>(pools_.receives(), s.receives, i);
-    finish(i, first);
+    // What was too long for a buffer is told to both sides (MR-MSG-026).
+    const bool overrun = pools_.receives()[i].overrun;
+    finish(i, overrun ? Status::kLength : first);
     first = Status::kFlushed;
   }
 }
@@ -389,9 +488,43 @@ void Receiver::close_stream(uint32_t index, Status first) {
 void Receiver::on_reset(uint16_t stream, uint32_t final_msn) {
   // What is complete in order was delivered when it completed; a message behind a hole is never
   // delivered, so nothing of the rest depends on the final MSN (MR-MSG-006).
-  static_cast<void>(final_msn);
+  const uint32_t index = get_stream(stream);
+  if (index == kNoIndex) return;
+  ReceiveStream& s = pools_.streams()[index];
+  if (!s.reset_heard) s.final_msn = final_msn;
+  s.reset_heard = true;
+  if (!s.closed) close_stream(index, Status::kFlushed);
+}
+
+void Receiver::close(uint16_t stream) {
   const uint32_t index = get_stream(stream);
   if (index != kNoIndex && !pools_.streams()[index].closed) close_stream(index, Status::kFlushed);
+}
+
+bool Receiver::reopen(uint16_t stream) {
+  const uint32_t index = find_stream(stream);
+  if (index == kNoIndex) return !dead_;
+  ReceiveStream& s = pools_.streams()[index];
+  if (dead_ || !s.closed || !s.reset_heard) return false;
+  s.closed = s.reset_heard = s.starved = false;
+  s.delivered = s.final_msn;  // MR-MSG-007: the numbers go on
+  s.posted = s.completed;
+  s.used = s.completed;
+  return true;
+}
+
+void Receiver::note_starved(uint32_t index) {
+  ReceiveStream& s = pools_.streams()[index];
+  s.starved = true;
+  if (s.queue == 0 || s.queued) return;
+  s.queued = true;
+  list_push_back<&ReceiveStream::starved_link>(pools_.streams(), pools_.queue(s.queue)->starved,
+                                               index);
+}
+
+void Receiver::on_queue_filled(uint16_t stream) {
+  const uint32_t index = find_stream(stream);
+  if (index != kNoIndex) add_news(index);
 }
 
 void Receiver::fail_all(Status first) {
@@ -419,11 +552,12 @@ size_t Receiver::poll(std::span<Completion> out) {
     c.operation = Operation::kReceive;
     c.status = r.status;
     c.has_immediate = r.has_immediate;
+    c.invalidated = r.invalidated;
     c.solicited = r.solicited;
     c.immediate = r.immediate;
     c.bytes = r.bytes;
     list_remove<&PostedReceive::link>(pools_.receives(), done_, i);
-    pools_.receives().release(i);
+    pools_.release_receive(i);
   }
   return n;
 }

@@ -47,7 +47,8 @@ void Sender::on_refused(Time now, const Fragment& fragment, wire::Refusal reason
   MR_DASSERT(r.undecided > 0);
   --r.undecided;
   SendStream& s = pools_.streams()[index];
-  if (s.failed && seq_ge(r.msn, s.fail_msn)) {
+  if (r.ordered) --s.undecided;
+  if (s.responses ? r.aborted : s.failed && seq_ge(r.msn, s.fail_msn)) {
     unclaim(r);
     if (r.undecided == 0) settle(fragment.send);
     return;
@@ -55,11 +56,18 @@ void Sender::on_refused(Time now, const Fragment& fragment, wire::Refusal reason
   const Status status = verdict(reason);
   if (status != Status::kOk) {
     unclaim(r);
+    // A response that is not wanted ends alone: the others are of other requests.
+    if (s.responses) return abort_response(fragment.send, wire::Refusal::kUnknown);
     fail(fragment.send, status);
     return;
   }
-  const bool whole_stream =
-      reason == wire::Refusal::kNotReady || reason == wire::Refusal::kStreamNotReady;
+  if (reason == wire::Refusal::kNotReady && r.consumes && s.rnr_retry != kRetryForEver &&
+      now >= r.retry_due && s.rnr_tries++ >= s.rnr_retry) {
+    unclaim(r);
+    return fail_not_ready(fragment.send);
+  }
+  const bool whole_stream = reason == wire::Refusal::kNotReady ||
+                            reason == wire::Refusal::kStreamNotReady || r.ordered;
   if (reason == wire::Refusal::kVoid) {
     add_retry(now, fragment, now);
   } else {
@@ -155,12 +163,39 @@ void Sender::insert_retry(Time now, uint32_t i) {
   const RetryRecord& retry = retries[i];
   SendStream& s = pools_.streams()[pools_.sends()[retry.send].stream];
   if (retry.due <= now) {
-    list_push_back<&RetryRecord::link>(retries, s.ready, i);
+    uint32_t after = s.ready.tail;
+    // In-order mode repeats from the front (MR-MSG-060).
+    const SendRecord& r = pools_.sends()[retry.send];
+    while (r.ordered && after != kNoIndex && comes_before(r, retry, retries[after])) {
+      after = retries[after].link.prev;
+    }
+    list_insert_after<&RetryRecord::link>(retries, s.ready, after, i);
     return;
   }
   uint32_t after = s.delayed.tail;
   while (after != kNoIndex && retries[after].due > retry.due) after = retries[after].link.prev;
   list_insert_after<&RetryRecord::link>(retries, s.delayed, after, i);
+}
+
+/// Does `retry`, of `r`, belong before `other` of the same stream?
+bool Sender::comes_before(const SendRecord& r, const RetryRecord& retry,
+                          const RetryRecord& other) const {
+  const uint32_t msn = pools_.sends()[other.send].msn;
+  return r.msn == msn ? retry.offset < other.offset : seq_lt(r.msn, msn);
+}
+
+/// The receiver was asked often enough. It is not told: nothing of it is wrong, and what it posts
+/// stays posted.
+void Sender::fail_not_ready(uint32_t send) {
+  pools_.streams()[pools_.sends()[send].stream].silent_reset = true;
+  fail(send, Status::kNotReady);
+}
+
+/// The receive-queue sequence of the first message from `send` on that takes a receive.
+uint32_t Sender::first_receive_from(uint32_t send) const {
+  const SendStream& s = pools_.streams()[pools_.sends()[send].stream];
+  while (send != kNoIndex && !pools_.sends()[send].consumes) send = pools_.sends()[send].next;
+  return send == kNoIndex ? s.next_rq : pools_.sends()[send].rq_seq;
 }
 
 /// The request and all later ones of its stream are over; earlier ones go on.
@@ -170,6 +205,7 @@ void Sender::fail(uint32_t send, Status status) {
   r.status = status;
   s.failed = true;  // only this stream: MR-MSG-004, MR-MSG-005
   s.fail_msn = r.msn;
+  s.fail_rq = first_receive_from(send);
   drop_unsent(s);
   drop_retries(s, s.ready);
   drop_retries(s, s.delayed);
@@ -181,7 +217,7 @@ void Sender::fail(uint32_t send, Status status) {
 void Sender::drop_unsent(SendStream& s) {
   while (s.cut != kNoIndex) {
     const SendRecord& r = pools_.sends()[s.cut];
-    bytes_waiting_ -= r.length - r.cut;
+    if (!r.aborted) bytes_waiting_ -= r.length - r.cut;
     s.cut = r.next;
   }
 }
@@ -202,6 +238,80 @@ void Sender::drop_retries(SendStream& s, ListEnds& list) {
   }
 }
 
+void Sender::drop_retries_of(SendStream& s, uint32_t send) {
+  auto& retries = pools_.retries();
+  for (ListEnds* list : {&s.ready, &s.delayed}) {
+    for (uint32_t i = list->head; i != kNoIndex;) {
+      const uint32_t next = retries[i].link.next;
+      if (retries[i].send == send) {
+        bytes_waiting_ -= retries[i].length;
+        unclaim(pools_.sends()[send]);
+        list_remove<&RetryRecord::link>(retries, *list, i);
+        retries.release(i);
+      }
+      i = next;
+    }
+  }
+}
+
+Status Sender::set_options(uint16_t stream, const StreamOptions& options) {
+  uint32_t index = find_stream(stream);
+  if (index == kNoIndex) index = make_stream(stream);
+  if (index == kNoIndex) return Status::kFull;
+  SendStream& s = pools_.streams()[index];
+  s.rnr_retry = std::min(options.rnr_retry, kRetryForEver);
+  if (s.head == kNoIndex) s.in_order = options.in_order;
+  return Status::kOk;
+}
+
+void Sender::drain(uint16_t stream) {
+  const uint32_t index = find_stream(stream);
+  if (index == kNoIndex) return;
+  pools_.streams()[index].draining = true;
+  advance(index);
+}
+
+void Sender::reset(uint16_t stream) {
+  uint32_t index = find_stream(stream);
+  if (index == kNoIndex) index = make_stream(stream);
+  if (index == kNoIndex) return;
+  SendStream& s = pools_.streams()[index];
+  s.silent_reset = false;
+  if (!s.failed && s.head != kNoIndex) return fail(s.head, Status::kFlushed);
+  if (!s.failed) {
+    s.failed = s.error_given = true;
+    s.fail_msn = s.next_msn;
+  }
+  advance(index);
+  refresh(index);
+}
+
+void Sender::on_reset_accepted(uint16_t stream) {
+  const uint32_t index = find_stream(stream);
+  if (index != kNoIndex && pools_.streams()[index].reset_told) {
+    pools_.streams()[index].reset_accepted = true;
+  }
+}
+
+bool Sender::may_reopen(uint16_t stream) const {
+  const uint32_t index = find_stream(stream);
+  if (index == kNoIndex || dead_) return !dead_;
+  const SendStream& s = pools_.streams()[index];
+  return s.failed && s.reset_accepted && s.head == kNoIndex;
+}
+
+bool Sender::reopen(uint16_t stream) {
+  const uint32_t index = find_stream(stream);
+  if (index == kNoIndex) return !dead_;
+  if (!may_reopen(stream)) return false;
+  SendStream& s = pools_.streams()[index];
+  s.failed = s.error_given = s.reset_told = s.reset_accepted = s.draining = false;
+  s.next_msn = s.fail_msn;  // MR-MSG-007: both sides know the final MSN
+  s.next_rq = s.fail_rq;
+  s.rnr_tries = 0;
+  return true;
+}
+
 bool Sender::next_reset(uint16_t& stream, uint32_t& final_msn) {
   if (first_reset_ == kNoIndex) return false;
   SendStream& s = pools_.streams()[first_reset_];
@@ -211,32 +321,49 @@ bool Sender::next_reset(uint16_t& stream, uint32_t& final_msn) {
   return true;
 }
 
+void Sender::end_responses(uint32_t index) {
+  SendStream& s = pools_.streams()[index];
+  for (uint32_t k = s.head; k != kNoIndex; k = pools_.sends()[k].next) {
+    SendRecord& r = pools_.sends()[k];
+    r.aborted = true;
+    r.error = wire::Refusal::kUnknown;
+  }
+}
+
 void Sender::fail_all(Status first) {
   dead_ = true;
   first_reset_ = last_reset_ = kNoIndex;
-  for (uint32_t i = streams_; i != kNoIndex; i = pools_.streams()[i].next_stream) {
+  first_error_ = last_error_ = kNoIndex;
+  while (!deferred_.empty()) drop_operation(next_deferred());
+  for (uint32_t i = streams_; i != kNoIndex;) {
     SendStream& s = pools_.streams()[i];
+    const uint32_t index = i;
+    i = s.next_stream;
     s.reset_told = true;
     const uint32_t begin = s.head == kNoIndex ? s.next_msn : pools_.sends()[s.head].msn;
     s.failed = true;
     s.fail_msn = begin;
     s.backing_off = s.wants_credit = false;
+    s.undecided = 0;
     drop_unsent(s);
-    drop_retries(s, s.ready);
-    drop_retries(s, s.delayed);
+    while (!s.ready.empty()) drop_retries_of(s, pools_.retries()[s.ready.head].send);
+    while (!s.delayed.empty()) drop_retries_of(s, pools_.retries()[s.delayed.head].send);
     for (uint32_t k = s.head; k != kNoIndex; k = pools_.sends()[k].next) {
       SendRecord& r = pools_.sends()[k];
       while (r.claims > 0) unclaim(r);
       r.undecided = 0;
     }
-    if (s.head != kNoIndex) {
+    if (s.responses) {
+      end_responses(index);
+    } else if (s.head != kNoIndex) {
       SendRecord& oldest = pools_.sends()[s.head];
       if (oldest.status == Status::kOk) oldest.status = first;
     }
-    advance(i);
+    advance(index);
     s.error_given = true;
-    reschedule(i);
-    refresh(i);
+    reschedule(index);
+    refresh(index);
+    if (s.responses) settle_responses(index);
   }
 }
 

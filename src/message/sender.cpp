@@ -19,6 +19,14 @@ wire::Opcode opcode_of(Operation operation) {
       return wire::Opcode::kSend;
     case Operation::kSendImm:
       return wire::Opcode::kSendImm;
+    case Operation::kSendInv:
+      return wire::Opcode::kSendInv;
+    case Operation::kRead:
+      return wire::Opcode::kReadRequest;
+    case Operation::kFetchAdd:
+      return wire::Opcode::kFetchAdd;
+    case Operation::kCompareSwap:
+      return wire::Opcode::kCompareSwap;
     case Operation::kWrite:
     case Operation::kReceive:
       break;
@@ -26,13 +34,25 @@ wire::Opcode opcode_of(Operation operation) {
   return wire::Opcode::kWrite;
 }
 
-uint64_t stream_key(ConnectionHandle connection, uint16_t stream) {
-  return uint64_t{connection} << 16 | stream;
+
+bool consumes_receive(Operation operation) {
+  return operation == Operation::kSend || operation == Operation::kSendImm ||
+         operation == Operation::kSendInv || operation == Operation::kWriteImm;
+}
+
+bool wants_response(Operation operation) {
+  return operation == Operation::kRead || operation == Operation::kFetchAdd ||
+         operation == Operation::kCompareSwap;
+}
+
+bool is_write(wire::Opcode opcode) {
+  return opcode == wire::Opcode::kWrite || opcode == wire::Opcode::kWriteImm;
 }
 
 uint32_t milliseconds_of(Time t) { return static_cast<uint32_t>(t.ns / 1'000'000); }
 
 bool dead(const SendStream& stream, const SendRecord& record) {
+  if (stream.responses) return record.aborted;
   return stream.failed && seq_ge(record.msn, stream.fail_msn);
 }
 
@@ -47,13 +67,26 @@ uint32_t claims_for(const Settings& settings) {
 }  // namespace
 
 SendPools::SendPools(const Settings& settings)
-    : max_shared_claims(claims_for(settings)),
-      sends_(std::make_unique<Slab<SendRecord>>(settings.max_sends)),
-      streams_(std::make_unique<Slab<SendStream>>(settings.max_streams)),
-      // One range for each request, all shared ones, and one more for each request that was cut
-      // smaller when the shared ones were gone (Sender::claim).
-      retries_(std::make_unique<Slab<RetryRecord>>(max_shared_claims + 2 * settings.max_sends)),
-      index_(std::make_unique<FlatMap>(settings.max_streams)) {}
+    : max_sends(settings.max_sends),
+      max_streams(settings.max_streams),
+      max_pending(settings.max_pending),
+      max_responses(settings.max_responses),
+      max_shared_claims(claims_for(settings)),
+      gather_(std::make_unique<GatherSpace>(settings.max_payload)) {
+  // Responses have records and streams that no request of ours can take: two ends that ask each
+  // other for all they have must not wait for each other (MR-MSG-045).
+  const uint32_t all = max_pending + max_responses;
+  const uint32_t records = max_sends + all;
+  const uint32_t streams = max_streams + std::min(max_streams, all);
+  sends_ = std::make_unique<Slab<SendRecord>>(records);
+  streams_ = std::make_unique<Slab<SendStream>>(streams);
+  // One range for each request, all shared ones, and one more for each request that was cut
+  // smaller when the shared ones were gone (Sender::claim).
+  retries_ = std::make_unique<Slab<RetryRecord>>(max_shared_claims + 2 * records);
+  segments_ = std::make_unique<Slab<SegmentList>>(settings.max_segment_lists);
+  copies_ = std::make_unique<Slab<InlineCopy>>(settings.max_copied);
+  index_ = std::make_unique<FlatMap>(streams);
+}
 
 SendPools::~SendPools() = default;
 
@@ -62,19 +95,14 @@ Sender::Sender(SendPools& pools, const Settings& settings, ConnectionHandle conn
 
 Sender::~Sender() {
   fail_all(Status::kClosed);
+  while (!deferred_.empty()) drop_operation(next_deferred());
   while (!done_.empty()) {
     const uint32_t next = pools_.sends()[done_.head].next;
-    pools_.sends().release(done_.head);
+    release(done_.head);
+    --pools_.posted;
     done_.head = next;
   }
-  while (streams_ != kNoIndex) {
-    const SendStream& stream = pools_.streams()[streams_];
-    const uint32_t next = stream.next_stream;
-    const bool erased = pools_.index().erase(stream_key(connection_, stream.id));
-    MR_ASSERT(erased);
-    pools_.streams().release(streams_);
-    streams_ = next;
-  }
+  while (streams_ != kNoIndex) release_stream(streams_);
 }
 
 uint32_t Sender::find_stream(uint16_t id) const {
@@ -88,38 +116,120 @@ uint32_t Sender::find_stream(uint16_t id) const {
 }
 
 uint32_t Sender::make_stream(uint16_t id) {
-  const uint32_t index = pools_.streams().allocate();
+  if (pools_.streams_used == pools_.max_streams) return kNoIndex;
+  const uint32_t index = make_record(stream_key(connection_, id), id);
   if (index == kNoIndex) return kNoIndex;
-  const bool inserted = pools_.index().insert(stream_key(connection_, id), index);
-  MR_ASSERT(inserted);
+  ++pools_.streams_used;
   SendStream& stream = pools_.streams()[index];
-  stream.id = id;
   stream.failed = stream.error_given = stream.reset_told = dead_;
-  stream.next_stream = streams_;
-  streams_ = index;
   cached_id_ = id;
   cached_index_ = index;
   return index;
 }
 
-Status Sender::post(const WorkRequest& request, Time now) {
-  if (request.length > kMaxMessageBytes || request.operation == Operation::kReceive) {
-    return Status::kInvalid;  // MR-MSG-011
+uint32_t Sender::make_record(uint64_t key, uint16_t id) {
+  const uint32_t index = pools_.streams().allocate();
+  if (index == kNoIndex) return kNoIndex;
+  const bool inserted = pools_.index().insert(key, index);
+  MR_ASSERT(inserted);
+  SendStream& stream = pools_.streams()[index];
+  stream.id = id;
+  stream.next_stream = streams_;
+  if (streams_ != kNoIndex) pools_.streams()[streams_].prev_stream = index;
+  streams_ = index;
+  return index;
+}
+
+void Sender::release_stream(uint32_t index) {
+  const SendStream& stream = pools_.streams()[index];
+  MR_DASSERT(!stream.active && !stream.blocked && stream.wake == kNever);
+  const uint64_t key = stream_key(connection_, stream.id);
+  const bool erased = pools_.index().erase(stream.responses ? response_key(key) : key);
+  MR_ASSERT(erased);
+  if (!stream.responses) --pools_.streams_used;
+  (stream.prev_stream == kNoIndex ? streams_ : pools_.streams()[stream.prev_stream].next_stream) =
+      stream.next_stream;
+  if (stream.next_stream != kNoIndex) {
+    pools_.streams()[stream.next_stream].prev_stream = stream.prev_stream;
   }
-  if (pools_.sends().available() == 0) return Status::kFull;
+  pools_.streams().release(index);
+}
+
+void Sender::release(uint32_t send) {
+  SendRecord& r = pools_.sends()[send];
+  if (r.segments != kNoIndex) pools_.segments().release(r.segments);
+  if (r.copy != kNoIndex) pools_.copies().release(r.copy);
+  if (cached_answer_ == send) cached_answer_ = kNoIndex;
+  pools_.sends().release(send);
+}
+
+/// Lengths, segments and copies of a request; nothing is taken unless all of it is.
+Status Sender::take_memory(const WorkRequest& request, SendRecord& r) {
+  uint64_t length = request.length;
+  if (!request.segments.empty()) {
+    if (request.segments.size() > kMaxSegments) return Status::kInvalid;
+    length = 0;
+    for (const Segment& s : request.segments) {
+      if (s.length > kMaxMessageBytes) return Status::kInvalid;
+      length += s.length;
+    }
+  }
+  if (length > kMaxMessageBytes) return Status::kInvalid;  // MR-MSG-011
+  const bool atomic =
+      request.operation == Operation::kFetchAdd || request.operation == Operation::kCompareSwap;
+  if (atomic && !request.segments.empty()) return Status::kInvalid;
+  const bool copied = request.copied && !wants_response(request.operation);
+  if (copied && length > kMaxInline) return Status::kInvalid;
+  if (copied && pools_.copies().available() == 0) return Status::kFull;
+  const bool list = !copied && request.segments.size() > 1;
+  if (list && pools_.segments().available() == 0) return Status::kFull;
+  r.local = request.local;
+  r.result = request.result;
+  if (request.segments.size() == 1) r.local = r.result = request.segments[0].address;
+  if (list) {
+    r.segments = pools_.segments().allocate();
+    SegmentList& l = pools_.segments()[r.segments];
+    std::copy(request.segments.begin(), request.segments.end(), l.segment);
+    l.count = static_cast<uint32_t>(request.segments.size());
+  }
+  if (copied) {
+    r.copy = pools_.copies().allocate();
+    std::byte* out = pools_.copies()[r.copy].bytes;
+    if (request.segments.empty() && request.local != nullptr) std::copy_n(request.local, length, out);
+    for (const Segment& s : request.segments) {
+      if (s.address != nullptr) out = std::copy_n(s.address, s.length, out);
+    }
+    r.local = pools_.copies()[r.copy].bytes;
+  }
+  r.awaits = wants_response(request.operation);
+  r.length = r.awaits ? 0 : static_cast<uint32_t>(length);
+  r.response_length = r.awaits ? atomic ? 8 : static_cast<uint32_t>(length) : 0;
+  return Status::kOk;
+}
+
+Status Sender::post(const WorkRequest& request, Time now) {
+  if (request.operation == Operation::kReceive) return Status::kInvalid;
+  if (pools_.posted == pools_.max_sends) return Status::kFull;
   uint32_t index = find_stream(request.stream);
   if (index == kNoIndex) index = make_stream(request.stream);
   if (index == kNoIndex) return Status::kFull;
   SendStream& stream = pools_.streams()[index];
+  if (stream.draining && !stream.failed) return Status::kClosed;
   const uint32_t send = pools_.sends().allocate();
   SendRecord& r = pools_.sends()[send];
+  const Status memory = take_memory(request, r);
+  if (memory != Status::kOk) {
+    pools_.sends().release(send);
+    return memory;
+  }
+  ++pools_.posted;
   r.id = request.id;
   r.posted_ms = milliseconds_of(now);
-  r.local = request.local;
   r.remote_address = request.remote_address;
   r.remote_key = request.remote_key;
-  r.length = static_cast<uint32_t>(request.length);
   r.immediate = request.immediate;
+  r.operand = request.operand;
+  r.swap = request.swap;
   r.stream = index;
   r.stream_id = request.stream;
   r.operation = request.operation;
@@ -127,8 +237,12 @@ Status Sender::post(const WorkRequest& request, Time now) {
   r.last_extra = static_cast<uint8_t>(wire::data_header_bytes(r.opcode, true) -
                                       wire::data_header_bytes(r.opcode, false));
   r.solicited = request.solicited;
+  r.fence = request.fence;
+  r.unordered = request.unordered;
+  r.signalled = request.signalled;
+  r.ordered = stream.in_order;
   r.msn = stream.next_msn++;  // MR-MSG-003
-  r.consumes = request.operation != Operation::kWrite;
+  r.consumes = consumes_receive(request.operation);
   if (r.consumes) r.rq_seq = stream.next_rq++;  // MR-MSG-020
   (stream.tail == kNoIndex ? stream.head : pools_.sends()[stream.tail].next) = send;
   stream.tail = send;
@@ -148,15 +262,23 @@ void Sender::set_peer_span(uint32_t span) {
   for (uint32_t i = streams_; i != kNoIndex; i = pools_.streams()[i].next_stream) refresh(i);
 }
 
+/// Not by the network and not by credit, but by what of the stream is still under way.
+bool Sender::held_back(const SendStream& stream, const SendRecord& r) const {
+  if (r.fence && stream.outstanding > 0) return true;  // MR-MSG-043
+  return r.awaits && outstanding_ >= max_outstanding_;  // MR-MSG-044
+}
+
 bool Sender::cuttable(const SendStream& stream) const {
   if (stream.cut == kNoIndex) return false;
+  if (stream.responses) return true;  // MR-MSG-045
   const SendRecord& r = pools_.sends()[stream.cut];
+  if (stream.undecided > 0 || held_back(stream, r)) return false;
   if (r.msn - pools_.sends()[stream.head].msn >= span_) return false;  // MR-MSG-012
   return !r.consumes || seq_lt(r.rq_seq, stream.limit);                // MR-MSG-021
 }
 
 bool Sender::wants_credit(const SendStream& stream) const {
-  if (stream.cut == kNoIndex) return false;
+  if (stream.cut == kNoIndex || stream.responses) return false;
   const SendRecord& r = pools_.sends()[stream.cut];
   return r.consumes && !seq_lt(r.rq_seq, stream.limit);
 }
@@ -165,13 +287,25 @@ bool Sender::wants_credit(const SendStream& stream) const {
 void Sender::refresh(uint32_t index) {
   auto& streams = pools_.streams();
   SendStream& s = streams[index];
-  const bool active = !s.backing_off && (!s.ready.empty() || cuttable(s));
+  // In-order mode has one run under way (MR-MSG-060), repeated bytes included.
+  const bool active =
+      !s.backing_off && ((!s.ready.empty() && s.undecided == 0) || cuttable(s));
   if (active != s.active) {
     s.active = active;
     if (active) {
       list_push_back<&SendStream::active_link>(streams, active_, index);
     } else {
       list_remove<&SendStream::active_link>(streams, active_, index);
+    }
+  }
+  const bool waiting = s.cut != kNoIndex && !s.responses && pools_.sends()[s.cut].awaits &&
+                       outstanding_ >= max_outstanding_;
+  if (waiting != s.waiting) {
+    s.waiting = waiting;
+    if (waiting) {
+      list_push_back<&SendStream::waiting_link>(streams, waiting_, index);
+    } else {
+      list_remove<&SendStream::waiting_link>(streams, waiting_, index);
     }
   }
   const bool blocked = wants_credit(s);
@@ -266,9 +400,11 @@ size_t Sender::take(Time now, uint32_t payload, std::span<Fragment> out) {
   const uint32_t last = active_.tail;
   for (;;) {
     const uint32_t index = active_.head;
-    const size_t n = take_from(index, payload, out);
     SendStream& s = streams[index];
-    if (s.ready.empty() && !cuttable(s)) {
+    // Another stream may have taken the last operation that may be outstanding.
+    const bool may = !s.ready.empty() || cuttable(s);
+    const size_t n = may ? take_from(index, payload, out) : 0;
+    if (s.undecided > 0 || (s.ready.empty() && !cuttable(s))) {
       refresh(index);
     } else if (active_.head != active_.tail) {
       list_remove<&SendStream::active_link>(streams, active_, index);
@@ -304,6 +440,10 @@ size_t Sender::take_from(uint32_t index, uint32_t payload, std::span<Fragment> o
   if (n > 0 && begin == r.length) {
     r.cut_done = true;
     s.cut = r.next;
+    while (s.responses && s.cut != kNoIndex && pools_.sends()[s.cut].aborted) {
+      s.cut = pools_.sends()[s.cut].next;
+    }
+    if (r.awaits) note_outstanding(r);
   }
   return n;
 }
@@ -329,7 +469,37 @@ size_t Sender::cut_pieces(uint32_t send, uint32_t& begin, uint32_t end, uint32_t
     begin += length;
   }
   r.undecided += n;
+  if (r.ordered) pools_.streams()[r.stream].undecided += n;
   return n;
+}
+
+/// The bytes of a fragment: where they lie, or side by side in the gather space.
+const std::byte* Sender::payload_of(const SendRecord& r, const Fragment& fragment) const {
+  if (r.segments == kNoIndex) return r.local == nullptr ? nullptr : r.local + fragment.offset;
+  const SegmentList& list = pools_.segments()[r.segments];
+  uint64_t skip = fragment.offset;
+  uint32_t left = fragment.length;
+  std::byte* gathered = nullptr;
+  std::byte* out = nullptr;
+  for (uint32_t i = 0; i < list.count && left > 0; ++i) {
+    const Segment& s = list.segment[i];
+    if (skip >= s.length) {
+      skip -= s.length;
+      continue;
+    }
+    if (s.address == nullptr) return nullptr;
+    const auto n = static_cast<uint32_t>(std::min<uint64_t>(left, s.length - skip));
+    if (n == fragment.length) return s.address + skip;
+    if (gathered == nullptr) gathered = out = pools_.gather().take();
+    out = std::copy_n(s.address + skip, n, out);
+    left -= n;
+    skip = 0;
+  }
+  return gathered;
+}
+
+bool Sender::is_scattered(uint32_t send) const {
+  return pools_.sends()[send].segments != kNoIndex;
 }
 
 const std::byte* Sender::describe(const Fragment& fragment, wire::DataPacket& packet) const {
@@ -339,26 +509,31 @@ const std::byte* Sender::describe(const Fragment& fragment, wire::DataPacket& pa
   packet.opcode = r.opcode;
   packet.message_flags = 0;
   if (fragment.offset == 0) packet.message_flags |= wire::message_flag::kFirst;  // MR-WIRE-029
-  packet.rq_seq = 0;
+  if (r.fence) packet.message_flags |= wire::message_flag::kFence;
+  if (r.unordered) packet.message_flags |= wire::message_flag::kUnordered;
+  packet.rq_seq = r.consumes && (last || !is_write(r.opcode)) ? r.rq_seq : 0;
   packet.immediate = 0;
   if (last) {
     packet.message_flags |= wire::message_flag::kLast;
     if (r.solicited) packet.message_flags |= wire::message_flag::kSolicited;  // MR-MSG-018
-    packet.rq_seq = r.rq_seq;
-    packet.immediate = r.immediate;
+    if (r.opcode != wire::Opcode::kWrite && r.opcode != wire::Opcode::kSend) {
+      packet.immediate = r.immediate;
+    }
   }
   packet.msn = r.msn;
   packet.offset = fragment.offset;
   packet.key = 0;
   packet.address = 0;
-  if (r.opcode == wire::Opcode::kWrite || r.opcode == wire::Opcode::kWriteImm) {
+  if (is_write(r.opcode) || wants_response(r.operation)) {
     packet.key = r.remote_key;
     packet.address = r.remote_address + fragment.offset;
-  } else {
-    packet.rq_seq = r.rq_seq;
   }
-  if (r.opcode == wire::Opcode::kWrite || r.opcode == wire::Opcode::kSend) packet.immediate = 0;
-  return r.local == nullptr ? nullptr : r.local + fragment.offset;
+  if (r.operation != Operation::kWrite) {
+    packet.read_length = r.response_length;
+    packet.operand = r.operand;
+    packet.swap = r.swap;
+  }
+  return payload_of(r, fragment);
 }
 
 size_t Sender::header_bytes(const Fragment& fragment) const {
@@ -381,24 +556,36 @@ void Sender::on_accepted(uint32_t send, uint32_t count) {
   r.claims -= count;
   pools_.shared_claims -= r.claims > 0 ? count : count - 1;
   r.doublings = 0;
+  if (r.ordered || r.consumes) [[unlikely]] {
+    SendStream& s = pools_.streams()[r.stream];
+    s.rnr_tries = 0;
+    if (r.ordered) s.undecided -= count;
+    if (r.ordered && s.undecided == 0) refresh(r.stream);
+  }
   if (r.undecided == 0) settle(send);
 }
 
 /// A request without undecided fragments may end, and with it later ones.
 void Sender::settle(uint32_t send) {
   const uint32_t index = pools_.sends()[send].stream;
-  if (pools_.streams()[index].head != send) return;
+  const SendStream& s = pools_.streams()[index];
+  if (s.head != send) return;
   if (advance(index)) refresh(index);
+  if (s.responses) settle_responses(index);
 }
 
-/// Completes from the head what is complete or failed; true if anything was.
+void Sender::note_asked(uint16_t stream) {
+  const uint32_t index = find_stream(stream);
+  if (index != kNoIndex) pools_.streams()[index].asked = true;
+}
+
 bool Sender::oldest(Time now, uint64_t& id, uint32_t& age_ms) const {
   bool any = false;
   uint32_t looked_at = 0;
   for (uint32_t i = streams_; i != kNoIndex && looked_at < 1024; ++looked_at) {
     const SendStream& stream = pools_.streams()[i];
     i = stream.next_stream;
-    if (stream.head == kNoIndex) continue;
+    if (stream.head == kNoIndex || stream.responses) continue;
     const SendRecord& r = pools_.sends()[stream.head];
     const uint32_t age = milliseconds_of(now) - r.posted_ms;
     if (any && age <= age_ms) continue;
@@ -409,6 +596,7 @@ bool Sender::oldest(Time now, uint64_t& id, uint32_t& age_ms) const {
   return any;
 }
 
+/// Completes from the head what is complete or failed; true if anything was.
 bool Sender::advance(uint32_t index) {
   SendStream& s = pools_.streams()[index];
   bool moved = false;
@@ -416,23 +604,33 @@ bool Sender::advance(uint32_t index) {
     const SendRecord& r = pools_.sends()[s.head];
     if (dead(s, r)) {
       if (r.undecided != 0) break;  // MR-MSG-030: the driver may still read its memory
+      if (r.error != wire::Refusal::kUnknown) break;  // the peer does not know yet
       const Status cause = r.status == Status::kOk ? Status::kFlushed : r.status;
       finish(s, s.error_given ? Status::kFlushed : cause);
       s.error_given = true;
     } else {
-      if (!r.cut_done || r.claims != 0) break;
-      ++accepted_;
+      if (!r.cut_done || r.claims != 0 || r.awaits) break;
+      if (!s.responses) ++accepted_;
       finish(s, Status::kOk);
     }
     moved = true;
   }
   // Messages before the failed one are still delivered, so RESET waits for them (MR-MSG-006).
-  if (s.failed && !s.reset_told && (s.head == kNoIndex || dead(s, pools_.sends()[s.head]))) {
-    s.reset_told = true;
-    (first_reset_ == kNoIndex ? first_reset_ : pools_.streams()[last_reset_].next_reset) = index;
-    last_reset_ = index;
+  if (s.draining && !s.failed && s.head == kNoIndex) {
+    s.failed = true;
+    s.error_given = true;
+    s.fail_msn = s.next_msn;
   }
+  const bool over = s.head == kNoIndex || dead(s, pools_.sends()[s.head]);
+  if (s.failed && !s.responses && !s.reset_told && !s.silent_reset && over) queue_reset(index);
   return moved;
+}
+
+void Sender::queue_reset(uint32_t index) {
+  pools_.streams()[index].reset_told = true;
+  pools_.streams()[index].next_reset = kNoIndex;
+  (first_reset_ == kNoIndex ? first_reset_ : pools_.streams()[last_reset_].next_reset) = index;
+  last_reset_ = index;
 }
 
 /// Ends the oldest request of a stream.
@@ -441,11 +639,24 @@ void Sender::finish(SendStream& s, Status status) {
   SendRecord& r = pools_.sends()[send];
   s.head = r.next;
   if (s.head == kNoIndex) s.tail = kNoIndex;
+  if (s.responses) {
+    --pools_.responses;
+    --s.operations;
+    --unfinished_;
+    release(send);
+    return;
+  }
+  if (r.outstanding) no_longer_outstanding(r);
+  --unfinished_;
+  if (!r.signalled && status == Status::kOk) {
+    --pools_.posted;
+    release(send);
+    return;
+  }
   r.status = status;
   r.next = kNoIndex;
   (done_.tail == kNoIndex ? done_.head : pools_.sends()[done_.tail].next) = send;
   done_.tail = send;
-  --unfinished_;
 }
 
 size_t Sender::poll(std::span<Completion> out) {
@@ -459,9 +670,13 @@ size_t Sender::poll(std::span<Completion> out) {
     c.stream = r.stream_id;
     c.operation = r.operation;
     c.status = r.status;
-    c.bytes = r.length;
+    c.bytes = r.length + r.response_length;
+    if (r.opcode == wire::Opcode::kFetchAdd || r.opcode == wire::Opcode::kCompareSwap) {
+      c.old_value = r.status == Status::kOk ? r.operand : 0;
+    }
     const uint32_t next = r.next;
-    pools_.sends().release(done_.head);
+    release(done_.head);
+    --pools_.posted;
     done_.head = next;
   }
   if (done_.head == kNoIndex) done_.tail = kNoIndex;
@@ -471,9 +686,14 @@ size_t Sender::poll(std::span<Completion> out) {
 void Sender::on_limit16(uint16_t stream, uint16_t low) {
   const uint32_t index = find_stream(stream);
   if (index == kNoIndex) return;
-  const uint32_t limit = pools_.streams()[index].limit;
-  const auto rise = static_cast<int16_t>(static_cast<uint16_t>(low - limit));  // MR-ACK-031
-  if (rise > 0) raise_limit(index, limit + static_cast<uint32_t>(rise));
+  SendStream& s = pools_.streams()[index];
+  const auto rise = static_cast<int16_t>(static_cast<uint16_t>(low - s.limit));  // MR-ACK-031
+  if (rise > 0) return raise_limit(index, s.limit + static_cast<uint32_t>(rise));
+  // MR-MSG-061: it was asked for credit and has none.
+  if (!s.asked || !s.blocked) return;
+  s.asked = false;
+  if (s.rnr_retry == kRetryForEver || s.rnr_tries++ < s.rnr_retry) return;
+  fail_not_ready(s.cut);
 }
 
 void Sender::on_limit(uint16_t stream, uint32_t limit) {
@@ -485,6 +705,8 @@ void Sender::on_limit(uint16_t stream, uint32_t limit) {
 void Sender::raise_limit(uint32_t index, uint32_t limit) {
   SendStream& s = pools_.streams()[index];
   s.limit = limit;
+  s.rnr_tries = 0;
+  s.asked = false;
   if (s.wants_credit && seq_gt(limit, s.refused_rq)) {  // MR-MSG-023
     s.backing_off = s.wants_credit = false;
     reschedule(index);

@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "base/slab.h"
 #include "base/time.h"
+#include "message/gather.h"
 #include "message/index_list.h"
 #include "message/work.h"
 #include "wire/data_packet.h"
@@ -23,7 +24,9 @@ struct Fragment {
   uint32_t length = 0;          ///< bytes, 0 only for an empty message
 };
 
-struct SendRecord;   // one posted request
+struct SendRecord;   // one posted request, or a response
+struct SegmentList;
+struct InlineCopy;
 struct SendStream;   // sending state of one stream
 struct RetryRecord;  // a refused or re-cut range that waits
 
@@ -34,7 +37,20 @@ struct SendPools {
   Slab<SendRecord>& sends() { return *sends_; }
   Slab<SendStream>& streams() { return *streams_; }
   Slab<RetryRecord>& retries() { return *retries_; }
-  FlatMap& index() { return *index_; }  ///< (connection, stream) -> stream record
+  Slab<SegmentList>& segments() { return *segments_; }
+  Slab<InlineCopy>& copies() { return *copies_; }
+  FlatMap& index() { return *index_; }  ///< (connection, stream, kind) -> stream record
+  GatherSpace& gather() { return *gather_; }
+
+  uint32_t posted = 0;     ///< send records of requests, at most max_sends
+  uint32_t responses = 0;  ///< of responses, parked ones included
+  uint32_t parked = 0;     ///< entries of the pending table in use (MR-MSG-041)
+  uint32_t streams_used = 0;  ///< stream records of requests, at most max_streams
+  uint32_t serial = 0;
+  const uint32_t max_sends;
+  const uint32_t max_streams;
+  const uint32_t max_pending;
+  const uint32_t max_responses;
 
   // Every undecided fragment may come back as a retry range, so a fragment is only cut when a
   // range for it is sure to be there. The first of each request needs none of the shared ones.
@@ -45,7 +61,28 @@ struct SendPools {
   std::unique_ptr<Slab<SendRecord>> sends_;
   std::unique_ptr<Slab<SendStream>> streams_;
   std::unique_ptr<Slab<RetryRecord>> retries_;
+  std::unique_ptr<Slab<SegmentList>> segments_;
+  std::unique_ptr<Slab<InlineCopy>> copies_;
   std::unique_ptr<FlatMap> index_;
+  std::unique_ptr<GatherSpace> gather_;
+};
+
+/// What a request of the peer asks for, as its record holds it until it is executed.
+struct RemoteOperation {
+  wire::Opcode opcode = wire::Opcode::kReadRequest;
+  uint32_t key = 0;
+  uint64_t address = 0;
+  uint32_t length = 0;
+  uint64_t operand = 0;
+  uint64_t swap = 0;
+};
+
+/// The answer to a packet of a response.
+struct ResponseAdmission {
+  bool accepted = false;
+  wire::Refusal reason = wire::Refusal::kUnknown;
+  uint32_t send = kNoIndex;  ///< the request it answers
+  bool atomic = false;       ///< the payload is an old value, not bytes to place
 };
 
 class Sender {
@@ -55,13 +92,29 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  /// kFull: no send record or stream left; kInvalid: longer than 2^31; kFlushed is never returned:
-  /// a request posted to a failed stream is taken and completes with kFlushed.
+  /// kFull: no send record, stream, segment list or copy left; kInvalid: longer than 2^31, too many
+  /// segments, more than kMaxInline bytes to copy; kClosed: the stream is drained. kFlushed is never
+  /// returned: a request posted to a failed stream is taken and completes with kFlushed.
   /// `now` is only kept for oldest().
   Status post(const WorkRequest& request, Time now = Time{});
 
   /// Unfinished messages a stream may have at the peer (negotiated span), MR-MSG.
   void set_peer_span(uint32_t span);
+
+  /// Reads and atomics we may have outstanding (MR-MSG-044).
+  void set_peer_outstanding(uint32_t count);
+  /// kFull: no stream record left. What is posted already keeps the options it was posted with.
+  Status set_options(uint16_t stream, const StreamOptions& options);
+  /// No request is taken any more; when the last one is accepted, RESET follows.
+  void drain(uint16_t stream);
+  /// Ends what is posted with kFlushed, as soon as its fragments are decided; RESET follows.
+  void reset(uint16_t stream);
+  /// The peer accepted our RESET of the stream.
+  void on_reset_accepted(uint16_t stream);
+  /// The stream is as new, with the numbers it had (MR-MSG-007); false while anything of its past
+  /// is open.
+  bool reopen(uint16_t stream);
+  bool may_reopen(uint16_t stream) const;
 
   /// True if take() would give something now (credits, span and back-off considered). O(1).
   bool ready(Time now);
@@ -73,6 +126,11 @@ class Sender {
   /// (round robin, one call = one turn). Returns the number.
   size_t take(Time now, uint32_t payload, std::span<Fragment> out);
 
+  /// The memory of ours that a fragment of a Read response reads: false if it is none. Whoever
+  /// sends it asks first whether the key is still good (MR-MSG-047, MR-MSG-048).
+  bool reads_region(const Fragment& fragment, uint32_t& key, uint64_t& address) const;
+  /// One fragment must go by itself: its bytes do not lie side by side with those of the next.
+  bool is_scattered(uint32_t send) const;
   /// Fills everything of the DATA header above the connection (opcode, stream, MSN, offset, key,
   /// address, sequence, immediate, flags) and returns where the payload lies (may be null).
   const std::byte* describe(const Fragment& fragment, wire::DataPacket& packet) const;
@@ -95,11 +153,44 @@ class Sender {
   void on_limit16(uint16_t stream, uint16_t low);
   void on_limit(uint16_t stream, uint32_t limit);
 
+  // --- responses of the peer to our Reads and atomics (operations.cpp) ---
+  /// Against what was asked for (MR-MSG-045); changes nothing.
+  ResponseAdmission admit_response(const wire::DataPacket& packet) const;
+  /// Where its bytes go: the segments, and the offset of the packet within them.
+  std::span<const Segment> landing(uint32_t send, Segment& single) const;
+  void commit_response(const wire::DataPacket& packet, uint32_t send, uint64_t old_value);
+  void on_response_error(uint16_t stream, uint32_t msn, wire::Refusal reason);
+
+  // --- requests of the peer (operations.cpp) ---
+  /// A record for a request that was found good; kNoIndex: there is none (NO_PENDING). `parked`:
+  /// it waits for its turn and takes an entry of the pending table (MR-MSG-041).
+  uint32_t accept_request(const wire::DataPacket& packet, bool parked);
+  bool can_accept_request(uint16_t stream, bool parked) const;
+  /// Its turn has come: a Read is answered from `source`, an atomic waits for next_deferred().
+  void start_read(uint32_t operation, const std::byte* source);
+  void defer(uint32_t operation);
+  uint32_t next_deferred();
+  void start_atomic(uint32_t operation, uint64_t old_value);
+  RemoteOperation operation(uint32_t index) const;
+  /// It is answered by RESPONSE_ERROR and not by a response.
+  void refuse_operation(uint32_t operation, wire::Refusal reason);
+  /// It was never started and never will be.
+  void drop_operation(uint32_t operation);
+  /// The rest of the response is not sent; the peer is told why (MR-MSG-048).
+  void abort_response(uint32_t send, wire::Refusal reason);
+  /// The peer reset the stream: it wants no response any more.
+  void drop_responses(uint16_t stream);
+  bool next_response_error(uint16_t& stream, uint32_t& msn, wire::Refusal& reason);
+  bool is_aborted(uint32_t send) const;
+
   /// Earliest end of a back-off; kNever if none.
   Time next_wakeup() const;
 
   /// A stream that has something to send but no credit (for credit probes); false if none.
   bool credit_blocked(uint16_t& stream) const;
+
+  /// A probe that asks for the stream's credit went out.
+  void note_asked(uint16_t stream);
 
   /// A stream that failed and whose peer must be told (RESET): the final MSN; one call each.
   bool next_reset(uint16_t& stream, uint32_t& final_msn);
@@ -125,6 +216,23 @@ class Sender {
  private:
   uint32_t find_stream(uint16_t id) const;
   uint32_t make_stream(uint16_t id);
+  uint32_t make_record(uint64_t key, uint16_t id);
+  uint32_t find_responses(uint16_t id) const;
+  void release_stream(uint32_t index);
+  Status take_memory(const WorkRequest& request, SendRecord& record);
+  void release(uint32_t send);
+  bool held_back(const SendStream& stream, const SendRecord& record) const;
+  void note_outstanding(SendRecord& record);
+  void no_longer_outstanding(SendRecord& record);
+  void start(uint32_t operation);
+  void settle_responses(uint32_t index);
+  void queue_reset(uint32_t index);
+  void fail_not_ready(uint32_t send);
+  uint32_t first_receive_from(uint32_t send) const;
+  bool comes_before(const SendRecord& r, const RetryRecord& retry, const RetryRecord& other) const;
+  void end_responses(uint32_t index);
+  void give_up(uint32_t send);
+  const std::byte* payload_of(const SendRecord& record, const Fragment& fragment) const;
   bool cuttable(const SendStream& stream) const;
   bool wants_credit(const SendStream& stream) const;
   bool can_claim(const SendRecord& record) const;
@@ -148,6 +256,7 @@ class Sender {
   void fail(uint32_t send, Status status);
   void drop_unsent(SendStream& stream);
   void drop_retries(SendStream& stream, ListEnds& list);
+  void drop_retries_of(SendStream& stream, uint32_t send);
   void raise_limit(uint32_t index, uint32_t limit);
 
   SendPools& pools_;
@@ -163,6 +272,13 @@ class Sender {
   uint32_t last_reset_ = kNoIndex;
   mutable uint32_t cached_id_ = kNoIndex;  ///< last stream looked up
   mutable uint32_t cached_index_ = kNoIndex;
+  ListEnds waiting_;          ///< streams whose next operation waits for fewer outstanding ones
+  ListEnds deferred_;         ///< atomics whose turn has come (singly linked)
+  uint32_t first_error_ = kNoIndex;
+  uint32_t last_error_ = kNoIndex;
+  uint32_t outstanding_ = 0;
+  uint32_t max_outstanding_ = 16;  ///< what a peer that says nothing grants
+  mutable uint32_t cached_answer_ = kNoIndex;  ///< request that the last response belonged to
   uint64_t bytes_waiting_ = 0;
   uint64_t unfinished_ = 0;
   uint64_t accepted_ = 0;  ///< messages that the peer has as a whole

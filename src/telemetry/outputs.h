@@ -27,7 +27,7 @@ inline void mix_outputs(RollingHash& hash, const engine::TxRun& run) {
   size_t at = 0;
   for (uint32_t i = 0; i < run.count; ++i) {
     hash.mix(uint64_t{run.header_length[i]} << 32 | run.payload_length[i]);
-    hash.mix(std::bit_cast<uint64_t>(run.payload[i]));
+    hash.mix(run.payload[i] != nullptr);  // it may lie in the engine's own memory
     hash.mix_bytes(run.headers + at, run.header_length[i]);
     at += run.header_length[i] + run.trailer;  // the trailer is the driver's to fill
   }
@@ -46,6 +46,7 @@ inline void mix_outputs(RollingHash& hash, std::span<const engine::Completion> l
              static_cast<uint64_t>(c.operation) << 8 | static_cast<uint64_t>(c.status));
     hash.mix(uint64_t{c.immediate} << 1 | c.has_immediate);
     if (c.solicited) hash.mix(1);
+    if (c.invalidated) hash.mix(2);
     hash.mix(c.bytes);
   }
 }

@@ -18,6 +18,7 @@ constexpr size_t kVersionsValue = 2;
 constexpr size_t kPlaneValue = 20;  // plane 8, family 8, port 16, address 16 bytes
 constexpr size_t kLimitsValue = 12;
 constexpr size_t kCookieValue = 16;
+constexpr size_t kOperationsValue = 4;
 
 constexpr uint8_t kMinWindowLog2 = 10;
 constexpr uint8_t kMaxWindowLog2 = 20;
@@ -79,6 +80,11 @@ bool load_tlv(uint8_t type, Bytes value, HandshakeParams& params, uint32_t& seen
       params.has_cookie = true;
       __builtin_memcpy(params.cookie.data(), value.data(), kCookieValue);
       return true;
+    case tlv::kOperations:
+      if (value.size() < kOperationsValue || !first_time(seen, 31)) return false;
+      params.outstanding = load16(value.data());
+      params.atomics = load16(value.data() + 2);
+      return true;
     default:
       // Known numbers that HandshakeParams cannot express yet are unknown here.
       return (type & tlv::kCritical) == 0;  // MR-CONN-016
@@ -126,6 +132,11 @@ std::byte* store_tlvs(std::byte* out, const HandshakeParams& params) {
     value[1] = static_cast<std::byte>(a.family);
     store16(value + 2, a.port);
     __builtin_memcpy(value + 4, a.bytes.data(), a.family == 4 ? 4 : 16);
+  }
+  if (params.outstanding != 0) {
+    std::byte* value = open_tlv(out, tlv::kOperations, kOperationsValue);
+    store16(value, params.outstanding);
+    store16(value + 2, params.atomics);
   }
   if (params.has_cookie) {
     __builtin_memcpy(open_tlv(out, tlv::kCookie, kCookieValue), params.cookie.data(), kCookieValue);

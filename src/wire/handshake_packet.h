@@ -32,6 +32,7 @@ inline constexpr uint8_t kCookie = 4;
 inline constexpr uint8_t kAckWide = 5;
 inline constexpr uint8_t kAead = 6;
 inline constexpr uint8_t kVendor = 7;
+inline constexpr uint8_t kOperations = 10;
 inline constexpr uint8_t kGrease = 0x40;  ///< to 0x5F: means nothing, on purpose
 inline constexpr uint8_t kCritical = 0x80;
 }  // namespace tlv
@@ -46,6 +47,8 @@ struct HandshakeParams {
   uint16_t span = 256;               ///< unfinished messages a stream
   uint32_t inflight_packets = 1024;  ///< what the receive buffer of the sender of this TLV holds
   uint16_t pmtu = 1500;
+  uint16_t outstanding = 0;  ///< Reads and atomics its sender answers at once; 0: not given, 16
+  uint16_t atomics = 0;      ///< bit 0 FETCH_ADD, bit 1 COMPARE_SWAP, further ones to come
   bool has_cookie = false;
   std::array<std::byte, 16> cookie{};
 

@@ -316,6 +316,7 @@ void Pair::drain_events(int side) {
           s.connection = out[i].connection;
           break;
         case ConnectionEventKind::kConnected:
+        case ConnectionEventKind::kQueueLow:
           break;
         case ConnectionEventKind::kPathsOpen:
           s.paths_open = true;

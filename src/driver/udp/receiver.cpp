@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "engine/placement.h"
 #include "driver/common/socket_address.h"
 #include "driver/common/trailer.h"
 
@@ -191,7 +192,7 @@ void Receiver::place(std::span<const engine::RxPacket> packets,
     const auto bytes = packets[p.packet].bytes;
     MR_ASSERT(size_t{p.payload_begin} + p.length <= bytes.size());
     counters_.placed_bytes += p.length;
-    if (p.address != nullptr) std::memcpy(p.address, bytes.data() + p.payload_begin, p.length);
+    engine::carry_out(bytes, p);
   }
 }
 
