@@ -156,7 +156,12 @@ MR_API mr_status mr_context_arm(mr_context *context);
 
 typedef uint64_t mr_region; /* never 0 for a real one */
 
-enum { MR_REMOTE_WRITE = 0x1, MR_REMOTE_READ = 0x2, MR_REMOTE_ATOMIC = 0x4 };
+enum {
+  MR_REMOTE_WRITE = 0x1,
+  MR_REMOTE_READ = 0x2,
+  MR_REMOTE_ATOMIC = 0x4,
+  MR_REMOTE_INVALIDATE = 0x8 /* a peer may end the key with MR_SEND_INV */
+};
 
 typedef struct mr_region_info {
   size_t size;
@@ -176,6 +181,12 @@ MR_API mr_status mr_region_register(mr_context *context, void *memory, size_t le
  * that names the region (mr_work.region, mr_receive.region) is posted and its completion not yet
  * polled. */
 MR_API mr_status mr_region_deregister(mr_context *context, mr_region region);
+/* [context] A key of its own for `length` bytes from `offset` of a region, with rights of its own,
+ * for connections of one domain (mr_connection_set_domain; 0: for all). mr_region_deregister closes
+ * it; the region stays MR_BUSY until its windows are closed. */
+MR_API mr_status mr_window_open(mr_context *context, mr_region region, uint64_t offset,
+                                uint64_t length, uint32_t rights, uint32_t domain,
+                                mr_region_info *info);
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
@@ -207,6 +218,10 @@ MR_API mr_status mr_close(mr_context *context, mr_connection connection, uint32_
  * was posted is the caller's again. The peer is told as long as the context lives and is driven. */
 MR_API mr_status mr_abort(mr_context *context, mr_connection connection, uint32_t code);
 
+/* [context] The group whose windows the peer of this connection may use; 0 at first. */
+MR_API mr_status mr_connection_set_domain(mr_context *context, mr_connection connection,
+                                          uint32_t domain);
+
 /* ---- streams --------------------------------------------------------------------------------- */
 
 #define MR_ANY_STREAM 0xFFFFFFFFu
@@ -219,6 +234,37 @@ MR_API mr_status mr_stream_open(mr_context *context, mr_connection connection, u
 /* [context] MR_BUSY while something is posted on it whose completion was not yet polled. */
 MR_API mr_status mr_stream_close(mr_context *context, mr_connection connection, uint16_t stream);
 
+#define MR_RETRY_FOR_EVER 7
+
+typedef struct mr_stream_options {
+  size_t size;
+  uint32_t rnr_retry;    /* how often a Send that finds no receive is tried again; 7: for ever */
+  uint32_t in_order;     /* 1: bytes become visible in the order in which they were sent; both ends
+                          * set it. It costs throughput: one run of packets a round trip. With 0
+                          * nothing may be concluded from the last byte of a buffer. */
+  uint32_t shared_queue; /* mr_queue that receives come from; 0: they are posted to it */
+  uint32_t reserved;
+} mr_stream_options;
+
+/* [context] Before anything is posted on the stream. MR_INVALID: there is something. */
+MR_API mr_status mr_stream_set(mr_context *context, mr_connection connection, uint16_t stream,
+                               const mr_stream_options *options);
+/* [context] Ends both directions of a stream at once: what is posted here ends with MR_FLUSHED, and
+ * at the peer as well. Other streams go on. The number does not serve again. */
+MR_API mr_status mr_stream_reset(mr_context *context, mr_connection connection, uint16_t stream);
+/* [context] Takes no more work (MR_CLOSED); once all of it is done the peer's receives end. */
+MR_API mr_status mr_stream_drain(mr_context *context, mr_connection connection, uint16_t stream);
+
+typedef uint32_t mr_queue; /* receives for streams of several connections; never 0 for a real one */
+
+/* [context] MR_FULL: setting max_shared_queues. */
+MR_API mr_status mr_queue_create(mr_context *context, mr_queue *queue);
+/* [context] What is posted to it is the caller's again, without completions. MR_BUSY while streams
+ * use it. */
+MR_API mr_status mr_queue_destroy(mr_context *context, mr_queue queue);
+/* [context] MR_EVENT_QUEUE_LOW follows once fewer than `count` receives are left; 0: never. */
+MR_API mr_status mr_queue_arm(mr_context *context, mr_queue queue, uint32_t count);
+
 /* ---- work ------------------------------------------------------------------------------------ */
 
 typedef enum mr_operation {
@@ -226,10 +272,29 @@ typedef enum mr_operation {
   MR_WRITE_IMM = 1,  /* the same, and consumes a receive there, which gets the immediate value */
   MR_SEND = 2,       /* into the peer's next receive of the stream */
   MR_SEND_IMM = 3,   /* the same with an immediate value */
-  MR_RECEIVE = 4     /* in completions only */
+  MR_RECEIVE = 4,    /* in completions only */
+  MR_SEND_INV = 5,   /* a Send that ends a key of the peer, `immediate` */
+  MR_READ = 6,       /* from the peer's region into `memory` */
+  MR_FETCH_ADD = 7,  /* adds `operand` to 8 bytes of the peer; `memory` gets the old value */
+  MR_COMPARE_SWAP = 8 /* writes `swap` there if they were `operand`; the same */
 } mr_operation;
 
-enum { MR_WORK_SOLICITED = 0x1 };
+enum {
+  MR_WORK_SOLICITED = 0x1,
+  MR_WORK_FENCE = 0x2,      /* starts when the Reads and atomics before it on the stream are done */
+  MR_WORK_UNORDERED = 0x4,  /* the peer need not wait for the messages before it */
+  MR_WORK_COPIED = 0x8,     /* `memory` is the caller's again at once; at most 256 bytes */
+  MR_WORK_UNSIGNALLED = 0x10 /* no completion unless it fails */
+};
+
+#define MR_MAX_SEGMENTS 16
+#define MR_MAX_COPIED 256
+
+typedef struct mr_segment {
+  void *memory;
+  uint64_t length;
+  mr_region region; /* that holds it; 0: not registered */
+} mr_segment;
 
 /* `memory` must stay as it is until the completion was polled. */
 typedef struct mr_work {
@@ -244,6 +309,11 @@ typedef struct mr_work {
   uint64_t remote_address;
   uint32_t remote_key;
   uint32_t immediate;
+  uint64_t operand;           /* of atomics */
+  uint64_t swap;
+  const mr_segment *segments; /* not NULL: stand for memory, length and region */
+  uint32_t segment_count;     /* at most MR_MAX_SEGMENTS */
+  uint32_t reserved;
 } mr_work;
 
 typedef struct mr_receive {
@@ -254,9 +324,16 @@ typedef struct mr_receive {
   void *memory; /* the library's until the completion was polled */
   uint64_t length;
   mr_region region; /* as in mr_work */
+  const mr_segment *segments;
+  uint32_t segment_count;
+  mr_queue queue;   /* not 0: connection and stream mean nothing */
 } mr_receive;
 
-enum { MR_COMPLETION_IMMEDIATE = 0x1, MR_COMPLETION_SOLICITED = 0x2 };
+enum {
+  MR_COMPLETION_IMMEDIATE = 0x1,
+  MR_COMPLETION_SOLICITED = 0x2,
+  MR_COMPLETION_INVALIDATED = 0x4 /* `immediate` is the key that the peer ended */
+};
 
 typedef struct mr_completion {
   uint64_t id;
@@ -267,11 +344,13 @@ typedef struct mr_completion {
   uint64_t bytes;    /* length of the message; of a receive, bytes placed */
   uint32_t status;   /* mr_status */
   uint32_t immediate;
+  uint64_t old_value; /* of an atomic, what stood there before */
 } mr_completion;
 
 /* [context] Take as many as possible; *taken of them, in order. The status says why the next one
  * was not taken; MR_OK: all were. `each` is sizeof(mr_work), sizeof(mr_receive). Each request taken
- * gives one completion; they come in posting order per stream and direction. */
+ * gives one completion unless it says otherwise; they come in posting order per stream and
+ * direction. */
 MR_API mr_status mr_post(mr_context *context, const mr_work *work, size_t count, size_t each,
                          size_t *taken);
 MR_API mr_status mr_post_receive(mr_context *context, const mr_receive *receives, size_t count,
@@ -289,7 +368,8 @@ typedef enum mr_event_kind {
   MR_EVENT_FAILED = 4,     /* mr_connect_start failed, see status */
   MR_EVENT_CLOSED = 5,     /* the peer closed, or our mr_close is done */
   MR_EVENT_LOST = 6,       /* the connection died, see status */
-  MR_EVENT_PATH = 7        /* a path changed its state */
+  MR_EVENT_PATH = 7,       /* a path changed its state */
+  MR_EVENT_QUEUE_LOW = 8   /* a shared queue (`queue`) has fewer receives than mr_queue_arm said */
 } mr_event_kind;
 
 typedef enum mr_path_state {
@@ -311,7 +391,7 @@ typedef struct mr_event {
   uint32_t old_state; /* mr_path_state */
   uint32_t new_state;
   uint32_t missed;   /* path events dropped before this one because nobody fetched them */
-  uint32_t reserved;
+  mr_queue queue;    /* of MR_EVENT_QUEUE_LOW */
   char peer[64];     /* "10.0.0.2:28672" */
   char text[320];    /* what happened, in one line for people */
 } mr_event;

@@ -19,6 +19,8 @@
 #include "wire/types.h"
 
 namespace metaroce::api {
+
+using telemetry::Tune;
 namespace {
 
 constexpr size_t kCompletionBatch = 256;
@@ -220,8 +222,9 @@ Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration
     case Status::kRefused:
       if (refusal == wire::SetupRefusal::kNotListening) {
         return {status, ECONNREFUSED,
-                who + " refused: an endpoint runs there, but it accepts no connections; check that "
-                      "the address names the receiver and not another sender"};
+                who +
+                    " refused: an endpoint runs there, but it accepts no connections; check that "
+                    "the address names the receiver and not another sender"};
       }
       if (refusal == wire::SetupRefusal::kNoRoom) {
         return {status, ECONNREFUSED,
@@ -289,8 +292,8 @@ Expected<ConnectionHandle, Error> Endpoint::start_connect(std::span<const Socket
 }
 
 Error Endpoint::failure(const ConnectionEvent& event) const {
-  return connect_error(event.peer, event.status,
-                       nanoseconds(options_.settings.connect_timeout), event.detail);
+  return connect_error(event.peer, event.status, nanoseconds(options_.settings.connect_timeout),
+                       event.detail);
 }
 
 Expected<Peer, Error> Endpoint::accept(Duration timeout) {
@@ -329,6 +332,60 @@ Expected<Region, Error> Endpoint::register_region(std::span<std::byte> memory, u
 Status Endpoint::deregister_region(const Region& region) {
   return tapped().remove_region(region.index);
 }
+
+Expected<Region, Status> Endpoint::open_window(const Region& region, uint64_t offset,
+                                               uint64_t length, uint8_t rights, uint32_t domain) {
+  const uint64_t result = tune({.what = Tune::What::kWindow,
+                                .a = region.index,
+                                .b = offset,
+                                .c = length,
+                                .d = rights,
+                                .e = domain});
+  if ((result & telemetry::kTuneValue) == 0) return unexpected(telemetry::status_of(result));
+  return Region{static_cast<uint32_t>(result >> 32 & 0x7FFFFFFF), static_cast<uint32_t>(result),
+                region.address + offset};
+}
+
+Expected<uint32_t, Status> Endpoint::create_shared_queue() {
+  const uint64_t result = tune({.what = Tune::What::kCreateQueue});
+  if ((result & telemetry::kTuneValue) == 0) return unexpected(telemetry::status_of(result));
+  return static_cast<uint32_t>(result >> 32 & 0x7FFFFFFF);
+}
+
+Status Endpoint::destroy_shared_queue(uint32_t queue) {
+  return telemetry::status_of(tune({.what = Tune::What::kDestroyQueue, .a = queue}));
+}
+
+Status Endpoint::arm_shared_queue(uint32_t queue, uint32_t count) {
+  return telemetry::status_of(tune({.what = Tune::What::kArmQueue, .a = queue, .b = count}));
+}
+
+Status Endpoint::set_domain(ConnectionHandle connection, uint32_t domain) {
+  return telemetry::status_of(
+      tune({.what = Tune::What::kDomain, .connection = connection, .a = domain}));
+}
+
+Status Endpoint::set_stream_options(ConnectionHandle connection, uint16_t stream,
+                                    const engine::StreamOptions& options) {
+  return telemetry::status_of(tune({.what = Tune::What::kStreamOptions,
+                                    .connection = connection,
+                                    .stream = stream,
+                                    .a = options.rnr_retry,
+                                    .b = options.in_order,
+                                    .c = options.shared_queue}));
+}
+
+Status Endpoint::reset_stream(ConnectionHandle connection, uint16_t stream) {
+  return telemetry::status_of(
+      tune({.what = Tune::What::kResetStream, .connection = connection, .stream = stream}));
+}
+
+Status Endpoint::drain_stream(ConnectionHandle connection, uint16_t stream) {
+  return telemetry::status_of(
+      tune({.what = Tune::What::kDrainStream, .connection = connection, .stream = stream}));
+}
+
+uint64_t Endpoint::tune(const telemetry::Tune& what) { return tapped().tune(driver::now(), what); }
 
 size_t Endpoint::post(std::span<const WorkRequest> requests, Status& status) {
   return tapped().post(driver::now(), requests, status);
@@ -435,7 +492,8 @@ std::string describe_loss(const ConnectionEvent& event, Duration death_timeout) 
       driver::to_string(event.peer) + " (UDP port " + std::to_string(event.peer.port) + ")";
   switch (event.status) {
     case Status::kOk:
-    case Status::kClosed: return who + " closed the connection";
+    case Status::kClosed:
+      return who + " closed the connection";
     case Status::kPeerFailed:
       return who + " broke off the connection with code " + std::to_string(event.detail >> 16) +
              ", application error " + std::to_string(event.detail & 0xFFFF) +
@@ -445,12 +503,15 @@ std::string describe_loss(const ConnectionEvent& event, Duration death_timeout) 
              in_seconds(death_timeout) +
              "; the process may be gone, the host down, or the network cut";
     case Status::kUnreachable:
-      return who + " became unreachable: the network reports no way there; check the addresses, "
-                   "the links and the routes of both hosts";
+      return who +
+             " became unreachable: the network reports no way there; check the addresses, "
+             "the links and the routes of both hosts";
     case Status::kPeerGone:
-      return who + " is gone: its host answers, but the process has ended or was restarted and "
-                   "knows nothing of this connection; check the process there, then connect again";
-    default: return who + ": " + metaroce::to_string(event.status);
+      return who +
+             " is gone: its host answers, but the process has ended or was restarted and "
+             "knows nothing of this connection; check the process there, then connect again";
+    default:
+      return who + ": " + metaroce::to_string(event.status);
   }
 }
 

@@ -22,13 +22,14 @@ class UdpDriver;
 namespace metaroce::engine {
 class Engine;
 struct EngineConfig;
-}
+}  // namespace metaroce::engine
 namespace metaroce::telemetry {
 class JsonTrace;
+struct Tune;
 class PcapWriter;
 class Recorder;
 class StatPage;
-}
+}  // namespace metaroce::telemetry
 
 namespace metaroce::api {
 
@@ -64,7 +65,7 @@ struct EndpointOptions {
   std::string record;  ///< file that gets every call of the engine (docs/telemetry.md); "": none
   std::string trace;   ///< file that gets every event of the engine (JSON text sequences); "": none
   bool publish = true;  ///< show the connections to `metaroce stat`
-  std::string pcap;    ///< pcapng file that gets every datagram; "": none
+  std::string pcap;     ///< pcapng file that gets every datagram; "": none
   /// wait() and poll() return what happened before they send what is owed for it, so that an answer
   /// posted at once leaves before the acknowledgements. For owners that always come back soon: what
   /// is owed waits for their next call.
@@ -112,6 +113,19 @@ class Endpoint {
   /// `memory` has to stay valid until deregister_region(). Rights: memory::access.
   Expected<Region, Error> register_region(std::span<std::byte> memory, uint8_t rights);
   Status deregister_region(const Region& region);
+  /// A key of its own for a part of a region, for connections of one domain (0: all).
+  Expected<Region, Status> open_window(const Region& region, uint64_t offset, uint64_t length,
+                                       uint8_t rights, uint32_t domain);
+  Status set_domain(ConnectionHandle connection, uint32_t domain);
+
+  // As the functions of engine::Engine.
+  Expected<uint32_t, Status> create_shared_queue();
+  Status destroy_shared_queue(uint32_t queue);
+  Status arm_shared_queue(uint32_t queue, uint32_t count);
+  Status set_stream_options(ConnectionHandle connection, uint16_t stream,
+                            const engine::StreamOptions& options);
+  Status reset_stream(ConnectionHandle connection, uint16_t stream);
+  Status drain_stream(ConnectionHandle connection, uint16_t stream);
 
   /// Take as many requests as fit and return their number; `status` says why the next one did not.
   size_t post(std::span<const WorkRequest> requests, Status& status);
@@ -175,6 +189,7 @@ class Endpoint {
   CountingEngine tapped();
   Expected<void, Error> open_taps(engine::EngineConfig& config, uint64_t seed);
   explicit Endpoint(const EndpointOptions& options);
+  uint64_t tune(const telemetry::Tune& what);
   size_t round();
   bool collect();
   bool take_event(ConnectionHandle connection, ConnectionEventKind kind, ConnectionEvent& out);

@@ -18,8 +18,8 @@ void Connection::on_turn(uint32_t operation) {
     shared_.atomics.push(handle_);
     return;
   }
-  const auto target = shared_.regions.check(op.key, op.address, op.length,
-                                            memory::access::kRemoteRead, domain_);
+  const auto target =
+      shared_.regions.check(op.key, op.address, op.length, memory::access::kRemoteRead, domain_);
   if (!target) return sender_.refuse_operation(operation, Refusal::kKey);
   sender_.start_read(operation, target->address);  // MR-MSG-046
 }
@@ -42,14 +42,13 @@ void Connection::execute_atomics() {
 
 /// MR-MSG-049: in the byte order of this host, atomic for all threads of it.
 uint64_t Connection::perform(const message::RemoteOperation& op, std::byte* address) {
-  if (address == nullptr) return 0;  // a region without memory
+  if (address == nullptr || !shared_.sends.memory) return 0;  // a region without memory
   auto* value = reinterpret_cast<uint64_t*>(address);
   if (op.opcode == wire::Opcode::kFetchAdd) {
     return __atomic_fetch_add(value, op.operand, __ATOMIC_ACQ_REL);
   }
   uint64_t expected = op.operand;
-  __atomic_compare_exchange_n(value, &expected, op.swap, false, __ATOMIC_ACQ_REL,
-                              __ATOMIC_ACQUIRE);
+  __atomic_compare_exchange_n(value, &expected, op.swap, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return expected;
 }
 

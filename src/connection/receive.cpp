@@ -222,7 +222,9 @@ bool Connection::on_response(Time now, const wire::DataPacket& d, const RxPacket
   uint64_t old_value = 0;
   if (a.atomic) {
     old_value = wire::load64(rx.bytes.data() + d.payload_begin);
-    if (single.address != nullptr) std::memcpy(single.address, &old_value, sizeof old_value);
+    if (single.address != nullptr && shared_.sends.memory) {
+      std::memcpy(single.address, &old_value, sizeof old_value);
+    }
   } else if (d.payload_length > 0) {
     placement = Placement{};
     placement.payload_begin = d.payload_begin;

@@ -11,7 +11,8 @@ namespace {
 
 struct Rig {
   std::vector<TxRun> runs{4};
-  RunWriter w{runs, kMaxRun};
+  message::GatherSpace gather{64};
+  RunWriter w{runs, kMaxRun, gather};
 
   void begin(uint8_t path) { w.begin().path = path; }
   void commit(uint32_t header, uint32_t payload) {

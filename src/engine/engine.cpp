@@ -42,6 +42,7 @@ class Engine::Impl {
         past_(std::clamp(config_.settings.max_connections, 64u, 4096u)) {
     shared_.next_port = config_.first_source_port;
     shared_.versions = config_.versions;
+    shared_.sends.memory = config_.memory;
     shared_.telemetry.set_sink(config_.events);
   }
 
@@ -634,7 +635,9 @@ Status Engine::destroy_shared_queue(uint32_t queue) {
   return impl_->shared_.receives.destroy_queue(queue);
 }
 Status Engine::arm_shared_queue(uint32_t queue, uint32_t count) {
-  return impl_->shared_.receives.arm_low(queue, count);
+  const Status status = impl_->shared_.receives.arm_low(queue, count);
+  impl_->tell_low_queues();
+  return status;
 }
 uint32_t Engine::shared_queue_length(uint32_t queue) const {
   return impl_->shared_.receives.queue_length(queue);

@@ -22,13 +22,15 @@ struct EngineTotals {
 
 struct EngineConfig {
   Settings settings;
-  std::vector<SocketAddress> local;   ///< one address a plane, port = our service port
-  std::vector<uint16_t> plane_mtu;    ///< IP MTU of each plane, as its interface says
-  bool accept = false;                ///< answer HELLO packets
-  uint16_t first_source_port = 0;     ///< entropy ports start here; 0: drawn from the Rng
+  std::vector<SocketAddress> local;  ///< one address a plane, port = our service port
+  std::vector<uint16_t> plane_mtu;   ///< IP MTU of each plane, as its interface says
+  bool accept = false;               ///< answer HELLO packets
+  uint16_t first_source_port = 0;    ///< entropy ports start here; 0: drawn from the Rng
   uint32_t payload_alignment = 16;
-  uint16_t versions = 1;              ///< bit v set = version v is offered and accepted
-  EventSink* events = nullptr;        ///< hears what happens inside; null: nobody
+  uint16_t versions = 1;        ///< bit v set = version v is offered and accepted
+  EventSink* events = nullptr;  ///< hears what happens inside; null: nobody
+  bool memory =
+      true;  ///< false: addresses mean nothing here (replay) and nothing is read or written
 };
 
 struct ConnectRequest {

@@ -24,8 +24,8 @@ inline void copy_up(std::byte* to, const std::byte* from, size_t length) {
     return;
   }
   for (size_t i = 0; i < length; ++i) {
-    __atomic_store_n(reinterpret_cast<unsigned char*>(to + i),
-                     static_cast<unsigned char>(from[i]), __ATOMIC_RELEASE);
+    __atomic_store_n(reinterpret_cast<unsigned char*>(to + i), static_cast<unsigned char>(from[i]),
+                     __ATOMIC_RELEASE);
   }
 }
 

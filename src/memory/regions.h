@@ -29,7 +29,7 @@ using Domain = uint32_t;
 struct Region {
   std::byte* base = nullptr;  ///< null: a region without memory (simulation)
   uint64_t length = 0;
-  uint64_t remote_base = 0;   ///< the address that peers use for its first byte
+  uint64_t remote_base = 0;  ///< the address that peers use for its first byte
   uint32_t key = 0;
   Domain domain = 0;
   uint32_t parent = kNoRegion;  ///< of a window: the region it opens a part of

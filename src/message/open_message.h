@@ -23,7 +23,7 @@ struct OpenMessage {
   uint32_t stream = kNoIndex;
   uint32_t receive = kNoIndex;    ///< bound receive, or none yet
   uint32_t operation = kNoIndex;  ///< Read or atomic that waits for its turn
-  Link link;                    ///< open messages of the stream
+  Link link;                      ///< open messages of the stream
   wire::Opcode opcode = wire::Opcode::kWrite;
   bool last = false;
   bool solicited = false;  ///< as its LAST says

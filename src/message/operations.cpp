@@ -129,8 +129,8 @@ bool Sender::can_accept_request(uint16_t stream, bool parked) const {
   const uint32_t all = pools_.max_pending + pools_.max_responses;
   if (dead_ || pools_.responses >= all) return false;
   const uint32_t index = find_responses(stream);
-  if (index == kNoIndex && pools_.streams().available() <= pools_.max_streams -
-                                                               pools_.streams_used) {
+  if (index == kNoIndex &&
+      pools_.streams().available() <= pools_.max_streams - pools_.streams_used) {
     return false;
   }
   if (!parked) return pools_.responses - pools_.parked < pools_.max_responses;

@@ -95,6 +95,7 @@ Status ReceivePools::arm_low(uint32_t id, uint32_t count) {
   if (q == nullptr) return Status::kUnknownHandle;
   q->low = count;
   q->armed = count > 0;
+  tell_if_low(id, *q);  // short already
   return Status::kOk;
 }
 
@@ -106,6 +107,10 @@ uint32_t ReceivePools::queue_length(uint32_t id) const {
 void ReceivePools::note_bound(uint32_t id) {
   SharedQueue& q = *queue(id);
   --q.count;
+  tell_if_low(id, q);
+}
+
+void ReceivePools::tell_if_low(uint32_t id, SharedQueue& q) {
   if (!q.armed || q.count >= q.low) return;
   q.armed = false;  // MR-MSG-062: once
   if (!low_.full()) low_.push(id);

@@ -213,8 +213,7 @@ Admission Receiver::admit(const wire::DataPacket& packet) {
   return a;
 }
 
-bool Receiver::out_of_turn(const wire::DataPacket& packet, uint32_t ahead,
-                           uint32_t message) const {
+bool Receiver::out_of_turn(const wire::DataPacket& packet, uint32_t ahead, uint32_t message) const {
   const uint64_t accepted = message == kNoIndex ? 0 : pools_.messages()[message].accepted;
   return ahead != 0 || packet.offset != accepted;
 }
@@ -243,8 +242,7 @@ bool Receiver::admit_message(const wire::DataPacket& packet, Admission& a) const
 }
 
 /// The packet against the posted receives of its stream.
-bool Receiver::admit_receive(const wire::DataPacket& packet, const ReceiveStream& s,
-                             Admission& a) {
+bool Receiver::admit_receive(const wire::DataPacket& packet, const ReceiveStream& s, Admission& a) {
   a.rq_seq = packet.rq_seq;
   if (a.receive == kNoIndex) {
     if (s.queue == 0 && seq_ge(packet.rq_seq, s.posted)) {  // MR-MSG-022
@@ -408,7 +406,7 @@ void Receiver::give(uint32_t index, uint32_t receive, const Ending& ending) {
   r.has_immediate = has_immediate(ending.opcode);
   r.invalidated = ending.opcode == wire::Opcode::kSendInv;
   r.immediate = r.has_immediate || r.invalidated ? ending.immediate : 0;
-  r.solicited = ending.solicited;  // MR-MSG-018
+  r.solicited = ending.solicited;                                                 // MR-MSG-018
   if (r.invalidated && host_ != nullptr) host_->on_invalidate(ending.immediate);  // MR-MEM-008
   list_remove<&PostedReceive::link>(pools_.receives(), s.receives, receive);
   const bool erased = pools_.receive_index().erase(pair_key(index, r.rq_seq));
@@ -507,7 +505,7 @@ bool Receiver::reopen(uint16_t stream) {
   ReceiveStream& s = pools_.streams()[index];
   if (dead_ || !s.closed || !s.reset_heard) return false;
   s.closed = s.reset_heard = s.starved = false;
-  s.delivered = s.final_msn;  // MR-MSG-007: the numbers go on
+  s.delivered = s.final_msn;  // MR-MSG-064: the numbers go on
   s.posted = s.completed;
   s.used = s.completed;
   return true;

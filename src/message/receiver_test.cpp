@@ -194,9 +194,9 @@ TEST_F(ReceiverTest, LastEntryIsForTheNextMessage) {
   EXPECT_EQ(pools.messages().used(), 0u);
 }
 
-TEST_F(ReceiverTest, UnknownOperationsAreRefused) {
+TEST_F(ReceiverTest, OperationsThatNobodyExecutesAreRefused) {
   EXPECT_EQ(feed(packet(Opcode::kReadRequest, 0, 0, 0, true)), Refusal::kUnsupported);
-  EXPECT_EQ(feed(packet(Opcode::kSendInv, 0, 0, 0, true)), Refusal::kUnsupported);
+  EXPECT_EQ(feed(packet(Opcode::kFetchAdd, 0, 0, 0, true)), Refusal::kUnsupported);
 }
 
 TEST_F(ReceiverTest, ResetFlushesOnceAndForGood) {

@@ -66,8 +66,8 @@ void Sender::on_refused(Time now, const Fragment& fragment, wire::Refusal reason
     unclaim(r);
     return fail_not_ready(fragment.send);
   }
-  const bool whole_stream = reason == wire::Refusal::kNotReady ||
-                            reason == wire::Refusal::kStreamNotReady || r.ordered;
+  const bool whole_stream =
+      reason == wire::Refusal::kNotReady || reason == wire::Refusal::kStreamNotReady || r.ordered;
   if (reason == wire::Refusal::kVoid) {
     add_retry(now, fragment, now);
   } else {
@@ -281,6 +281,7 @@ void Sender::reset(uint16_t stream) {
   if (!s.failed) {
     s.failed = s.error_given = true;
     s.fail_msn = s.next_msn;
+    s.fail_rq = s.next_rq;
   }
   advance(index);
   refresh(index);
@@ -306,7 +307,7 @@ bool Sender::reopen(uint16_t stream) {
   if (!may_reopen(stream)) return false;
   SendStream& s = pools_.streams()[index];
   s.failed = s.error_given = s.reset_told = s.reset_accepted = s.draining = false;
-  s.next_msn = s.fail_msn;  // MR-MSG-007: both sides know the final MSN
+  s.next_msn = s.fail_msn;  // MR-MSG-064: both sides know the final MSN
   s.next_rq = s.fail_rq;
   s.rnr_tries = 0;
   return true;

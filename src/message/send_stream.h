@@ -21,13 +21,12 @@ struct SendRecord {
   uint64_t remote_address = 0;  ///< of a response: of our memory that it reads or changes
   uint64_t operand = 0;         ///< of an atomic; after it was executed, the old value
   uint64_t swap = 0;
-  Time retry_due;  ///< end of the last wait, so that one round of refusals doubles once
-  uint32_t length = 0;           ///< of what we send; of a Read and an atomic 0
+  Time retry_due;       ///< end of the last wait, so that one round of refusals doubles once
+  uint32_t length = 0;  ///< of what we send; of a Read and an atomic 0
   uint32_t response_length = 0;  ///< of what comes back
   uint32_t response_bytes = 0;   ///< of it accepted
   uint32_t segments = kNoIndex;  ///< the segment list, if there is more than one
   uint32_t copy = kNoIndex;      ///< the copy of a `copied` request
-  uint32_t serial = 0;           ///< of a response: told apart from later ones in this record
   uint32_t next_error = kNoIndex;
   uint32_t cut = 0;        ///< bytes cut into fragments so far
   uint32_t undecided = 0;  ///< fragments whose fate is not known
@@ -36,7 +35,7 @@ struct SendRecord {
   uint32_t rq_seq = 0;
   uint32_t remote_key = 0;
   uint32_t immediate = 0;
-  uint32_t posted_ms = 0;  ///< when it was posted, wraps
+  uint32_t posted_ms = 0;      ///< when it was posted, wraps
   uint32_t stream = kNoIndex;  ///< index of the stream record
   uint32_t next = kNoIndex;    ///< next request of the stream, later next completion
   uint16_t stream_id = 0;
@@ -107,14 +106,14 @@ struct SendStream {
   uint16_t id = 0;
   uint8_t rnr_retry = kRetryForEver;
   uint8_t rnr_tries = 0;
-  bool responses = false;   ///< carries the responses of a stream, in their own message space
+  bool responses = false;  ///< carries the responses of a stream, in their own message space
   bool in_order = false;
-  bool waiting = false;     ///< in the list of streams that wait for fewer outstanding operations
-  bool asked = false;       ///< a credit probe names it and was not answered yet
-  bool draining = false;    ///< takes no requests any more; RESET follows the last one
-  bool silent_reset = false; ///< it failed, and the peer is not told (the receiver was not ready)
-  bool active = false;   ///< in the list of streams that have something to take
-  bool blocked = false;  ///< in the list of streams that want credit
+  bool waiting = false;       ///< in the list of streams that wait for fewer outstanding operations
+  bool asked = false;         ///< a credit probe names it and was not answered yet
+  bool draining = false;      ///< takes no requests any more; RESET follows the last one
+  bool silent_reset = false;  ///< it failed, and the peer is not told (the receiver was not ready)
+  bool active = false;        ///< in the list of streams that have something to take
+  bool blocked = false;       ///< in the list of streams that want credit
   bool backing_off = false;
   bool wants_credit = false;  ///< the back-off ends when the limit rises above refused_rq
   bool failed = false;

@@ -34,7 +34,6 @@ wire::Opcode opcode_of(Operation operation) {
   return wire::Opcode::kWrite;
 }
 
-
 bool consumes_receive(Operation operation) {
   return operation == Operation::kSend || operation == Operation::kSendImm ||
          operation == Operation::kSendInv || operation == Operation::kWriteImm;
@@ -195,9 +194,10 @@ Status Sender::take_memory(const WorkRequest& request, SendRecord& r) {
   if (copied) {
     r.copy = pools_.copies().allocate();
     std::byte* out = pools_.copies()[r.copy].bytes;
-    if (request.segments.empty() && request.local != nullptr) std::copy_n(request.local, length, out);
+    const bool whole = request.segments.empty() && request.local != nullptr && pools_.memory;
+    if (whole) std::copy_n(request.local, length, out);
     for (const Segment& s : request.segments) {
-      if (s.address != nullptr) out = std::copy_n(s.address, s.length, out);
+      if (s.address != nullptr && pools_.memory) out = std::copy_n(s.address, s.length, out);
     }
     r.local = pools_.copies()[r.copy].bytes;
   }
@@ -264,7 +264,7 @@ void Sender::set_peer_span(uint32_t span) {
 
 /// Not by the network and not by credit, but by what of the stream is still under way.
 bool Sender::held_back(const SendStream& stream, const SendRecord& r) const {
-  if (r.fence && stream.outstanding > 0) return true;  // MR-MSG-043
+  if (r.fence && stream.outstanding > 0) return true;   // MR-MSG-043
   return r.awaits && outstanding_ >= max_outstanding_;  // MR-MSG-044
 }
 
@@ -288,8 +288,7 @@ void Sender::refresh(uint32_t index) {
   auto& streams = pools_.streams();
   SendStream& s = streams[index];
   // In-order mode has one run under way (MR-MSG-060), repeated bytes included.
-  const bool active =
-      !s.backing_off && ((!s.ready.empty() && s.undecided == 0) || cuttable(s));
+  const bool active = !s.backing_off && ((!s.ready.empty() && s.undecided == 0) || cuttable(s));
   if (active != s.active) {
     s.active = active;
     if (active) {
@@ -487,7 +486,7 @@ const std::byte* Sender::payload_of(const SendRecord& r, const Fragment& fragmen
       skip -= s.length;
       continue;
     }
-    if (s.address == nullptr) return nullptr;
+    if (s.address == nullptr || !pools_.memory) return nullptr;
     const auto n = static_cast<uint32_t>(std::min<uint64_t>(left, s.length - skip));
     if (n == fragment.length) return s.address + skip;
     if (gathered == nullptr) gathered = out = pools_.gather().take();
@@ -498,9 +497,7 @@ const std::byte* Sender::payload_of(const SendRecord& r, const Fragment& fragmen
   return gathered;
 }
 
-bool Sender::is_scattered(uint32_t send) const {
-  return pools_.sends()[send].segments != kNoIndex;
-}
+bool Sender::is_scattered(uint32_t send) const { return pools_.sends()[send].segments != kNoIndex; }
 
 const std::byte* Sender::describe(const Fragment& fragment, wire::DataPacket& packet) const {
   const SendRecord& r = pools_.sends()[fragment.send];
@@ -620,6 +617,7 @@ bool Sender::advance(uint32_t index) {
     s.failed = true;
     s.error_given = true;
     s.fail_msn = s.next_msn;
+    s.fail_rq = s.next_rq;
   }
   const bool over = s.head == kNoIndex || dead(s, pools_.sends()[s.head]);
   if (s.failed && !s.responses && !s.reset_told && !s.silent_reset && over) queue_reset(index);

@@ -24,7 +24,7 @@ struct Fragment {
   uint32_t length = 0;          ///< bytes, 0 only for an empty message
 };
 
-struct SendRecord;   // one posted request, or a response
+struct SendRecord;  // one posted request, or a response
 struct SegmentList;
 struct InlineCopy;
 struct SendStream;   // sending state of one stream
@@ -42,11 +42,11 @@ struct SendPools {
   FlatMap& index() { return *index_; }  ///< (connection, stream, kind) -> stream record
   GatherSpace& gather() { return *gather_; }
 
-  uint32_t posted = 0;     ///< send records of requests, at most max_sends
-  uint32_t responses = 0;  ///< of responses, parked ones included
-  uint32_t parked = 0;     ///< entries of the pending table in use (MR-MSG-041)
+  uint32_t posted = 0;        ///< send records of requests, at most max_sends
+  uint32_t responses = 0;     ///< of responses, parked ones included
+  uint32_t parked = 0;        ///< entries of the pending table in use (MR-MSG-041)
   uint32_t streams_used = 0;  ///< stream records of requests, at most max_streams
-  uint32_t serial = 0;
+  bool memory = true;         ///< false: addresses mean nothing in this process
   const uint32_t max_sends;
   const uint32_t max_streams;
   const uint32_t max_pending;
@@ -93,8 +93,8 @@ class Sender {
   Sender& operator=(const Sender&) = delete;
 
   /// kFull: no send record, stream, segment list or copy left; kInvalid: longer than 2^31, too many
-  /// segments, more than kMaxInline bytes to copy; kClosed: the stream is drained. kFlushed is never
-  /// returned: a request posted to a failed stream is taken and completes with kFlushed.
+  /// segments, more than kMaxInline bytes to copy; kClosed: the stream is drained. kFlushed is
+  /// never returned: a request posted to a failed stream is taken and completes with kFlushed.
   /// `now` is only kept for oldest().
   Status post(const WorkRequest& request, Time now = Time{});
 
@@ -206,6 +206,7 @@ class Sender {
   // For those who look from outside; nothing changes by asking.
   /// The oldest unfinished request of at most 1,024 streams; false if there is none.
   bool oldest(Time now, uint64_t& id, uint32_t& age_ms) const;
+  bool has_completions() const { return !done_.empty(); }
   bool waits_for_credit() const { return !blocked_.empty(); }
   bool has_active() const { return !active_.empty(); }
   uint64_t messages_accepted() const { return accepted_; }
@@ -272,12 +273,12 @@ class Sender {
   uint32_t last_reset_ = kNoIndex;
   mutable uint32_t cached_id_ = kNoIndex;  ///< last stream looked up
   mutable uint32_t cached_index_ = kNoIndex;
-  ListEnds waiting_;          ///< streams whose next operation waits for fewer outstanding ones
-  ListEnds deferred_;         ///< atomics whose turn has come (singly linked)
+  ListEnds waiting_;   ///< streams whose next operation waits for fewer outstanding ones
+  ListEnds deferred_;  ///< atomics whose turn has come (singly linked)
   uint32_t first_error_ = kNoIndex;
   uint32_t last_error_ = kNoIndex;
   uint32_t outstanding_ = 0;
-  uint32_t max_outstanding_ = 16;  ///< what a peer that says nothing grants
+  uint32_t max_outstanding_ = 16;              ///< what a peer that says nothing grants
   mutable uint32_t cached_answer_ = kNoIndex;  ///< request that the last response belonged to
   uint64_t bytes_waiting_ = 0;
   uint64_t unfinished_ = 0;

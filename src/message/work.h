@@ -39,10 +39,10 @@ struct WorkRequest {
   uint16_t stream = 0;
   Operation operation = Operation::kWrite;
   bool solicited = false;
-  bool fence = false;        ///< starts after the Reads and atomics of the stream before it
-  bool unordered = false;    ///< the peer need not wait for the messages before it (MR-MSG-017)
-  bool copied = false;       ///< the engine copies the bytes at once, at most kMaxInline
-  bool signalled = true;     ///< false: a success gives no completion
+  bool fence = false;      ///< starts after the Reads and atomics of the stream before it
+  bool unordered = false;  ///< the peer need not wait for the messages before it (MR-MSG-017)
+  bool copied = false;     ///< the engine copies the bytes at once, at most kMaxInline
+  bool signalled = true;   ///< false: a success gives no completion
   const std::byte* local = nullptr;  ///< may be null for a simulated payload
   std::byte* result = nullptr;       ///< Read: where the bytes go; atomics: the old value, or null
   uint64_t length = 0;               ///< bytes, 0 to 2^31; atomics: 8 whatever stands here

@@ -20,7 +20,7 @@
 namespace metaroce::telemetry {
 
 inline constexpr std::string_view kRecordMagic = "MRRECORD";
-inline constexpr uint32_t kRecordVersion = 1;
+inline constexpr uint32_t kRecordVersion = 2;
 inline constexpr uint32_t kBlockMagic = 0x4B4C424Du;  // "MBLK"
 inline constexpr size_t kFileHeader = 16;
 inline constexpr size_t kBlockHeader = 24;
@@ -43,6 +43,7 @@ enum class CallKind : uint8_t {
   kChangePort,
   kAddRegion,
   kRemoveRegion,
+  kTune,
   kCount
 };
 

@@ -58,8 +58,7 @@ class RecordedEngine {
     return posted(engine_.post(now, requests, status), status);
   }
 
-  size_t post_receives(Time now, std::span<const engine::ReceiveRequest> requests,
-                       Status& status) {
+  size_t post_receives(Time now, std::span<const engine::ReceiveRequest> requests, Status& status) {
     if (taps_.recorder != nullptr) taps_.recorder->post_receives(now, requests);
     return posted(engine_.post_receives(now, requests, status), status);
   }
@@ -148,6 +147,17 @@ class RecordedEngine {
       done(false);
     }
     return status;
+  }
+
+  /// Sets something; the result is as of telemetry::apply.
+  uint64_t tune(Time now, const Tune& what) {
+    if (taps_.recorder != nullptr) taps_.recorder->tune(now, what);
+    const uint64_t result = apply(engine_, now, what);
+    if (taps_.recorder != nullptr) {
+      taps_.recorder->hash().mix(result);
+      done(false);
+    }
+    return result;
   }
 
  private:

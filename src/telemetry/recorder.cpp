@@ -19,22 +19,40 @@ constexpr size_t kKnownAddresses = 64;  // beyond these an address is written ou
 
 const char* to_string(CallKind kind) {
   switch (kind) {
-    case CallKind::kEnd: return "end";
-    case CallKind::kPackets: return "on_packets";
-    case CallKind::kTransmit: return "poll_transmit";
-    case CallKind::kDeadline: return "on_deadline";
-    case CallKind::kPost: return "post";
-    case CallKind::kPostReceives: return "post_receives";
-    case CallKind::kCompletions: return "poll_completions";
-    case CallKind::kEvents: return "poll_events";
-    case CallKind::kConnect: return "connect";
-    case CallKind::kClose: return "close";
-    case CallKind::kNetworkHint: return "on_network_hint";
-    case CallKind::kPlaneState: return "on_plane_state";
-    case CallKind::kChangePort: return "change_port";
-    case CallKind::kAddRegion: return "regions.add";
-    case CallKind::kRemoveRegion: return "regions.remove";
-    case CallKind::kCount: break;
+    case CallKind::kEnd:
+      return "end";
+    case CallKind::kPackets:
+      return "on_packets";
+    case CallKind::kTransmit:
+      return "poll_transmit";
+    case CallKind::kDeadline:
+      return "on_deadline";
+    case CallKind::kPost:
+      return "post";
+    case CallKind::kPostReceives:
+      return "post_receives";
+    case CallKind::kCompletions:
+      return "poll_completions";
+    case CallKind::kEvents:
+      return "poll_events";
+    case CallKind::kConnect:
+      return "connect";
+    case CallKind::kClose:
+      return "close";
+    case CallKind::kNetworkHint:
+      return "on_network_hint";
+    case CallKind::kPlaneState:
+      return "on_plane_state";
+    case CallKind::kChangePort:
+      return "change_port";
+    case CallKind::kAddRegion:
+      return "regions.add";
+    case CallKind::kRemoveRegion:
+      return "regions.remove";
+    case CallKind::kTune:
+      return "tune";
+    case CallKind::kCount:
+      break;
   }
   return "?";
 }
@@ -130,6 +148,15 @@ void Recorder::transmit(Time now, size_t capacity) {
 
 void Recorder::deadline(Time now) { begin(CallKind::kDeadline, now); }
 
+namespace {
+
+uint8_t flags_of(const engine::WorkRequest& r) {
+  return static_cast<uint8_t>(r.solicited | r.fence << 1 | r.unordered << 2 | r.copied << 3 |
+                              r.signalled << 4);
+}
+
+}  // namespace
+
 void Recorder::post(Time now, std::span<const engine::WorkRequest> requests) {
   begin(CallKind::kPost, now);
   call_.number(requests.size());
@@ -137,12 +164,26 @@ void Recorder::post(Time now, std::span<const engine::WorkRequest> requests) {
     call_.number(r.id);
     call_.u32(r.connection);
     call_.number(r.stream);
-    call_.u8(static_cast<uint8_t>(static_cast<uint8_t>(r.operation) | (r.solicited ? 0x80 : 0)));
+    call_.u8(static_cast<uint8_t>(r.operation));
+    call_.u8(flags_of(r));
     call_.number(std::bit_cast<uint64_t>(r.local));
+    call_.number(std::bit_cast<uint64_t>(r.result));
     call_.number(r.length);
     call_.number(r.remote_address);
     call_.u32(r.remote_key);
     call_.u32(r.immediate);
+    call_.number(r.operand);
+    call_.number(r.swap);
+    segments(r.segments);
+  }
+}
+
+void Recorder::segments(std::span<const engine::Segment> list) {
+  const auto n = std::min<size_t>(list.size(), engine::kMaxSegments + 1);  // more is refused anyway
+  call_.number(n);
+  for (const engine::Segment& s : list.first(n)) {
+    call_.number(std::bit_cast<uint64_t>(s.address));
+    call_.number(s.length);
   }
 }
 
@@ -155,6 +196,8 @@ void Recorder::post_receives(Time now, std::span<const engine::ReceiveRequest> r
     call_.number(r.stream);
     call_.number(std::bit_cast<uint64_t>(r.buffer));
     call_.number(r.length);
+    call_.u32(r.shared_queue);
+    segments(r.segments);
   }
 }
 
@@ -203,13 +246,20 @@ void Recorder::change_port(Time now, engine::ConnectionHandle connection, uint8_
   call_.number(port);
 }
 
-void Recorder::add_region(const void* base, uint64_t length, uint8_t rights,
-                          uint64_t remote_base) {
+void Recorder::add_region(const void* base, uint64_t length, uint8_t rights, uint64_t remote_base) {
   begin(CallKind::kAddRegion);
   call_.number(std::bit_cast<uint64_t>(base));
   call_.number(length);
   call_.u8(rights);
   call_.number(remote_base);
+}
+
+void Recorder::tune(Time now, const Tune& t) {
+  begin(CallKind::kTune, now);
+  call_.u8(static_cast<uint8_t>(t.what));
+  call_.u32(t.connection);
+  call_.number(t.stream);
+  for (const uint64_t n : {t.a, t.b, t.c, t.d, t.e}) call_.number(n);
 }
 
 void Recorder::remove_region(uint32_t index) {

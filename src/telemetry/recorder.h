@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "telemetry/bytes.h"
 #include "telemetry/record_format.h"
+#include "telemetry/tune.h"
 
 namespace metaroce::telemetry {
 
@@ -20,9 +21,11 @@ class Recorder {
  public:
   /// Creates or truncates `path` and writes the configuration. The error says what failed.
   /// `to_wall_clock`: what to add to the engine's time to get nanoseconds since 1970 (captures).
-  static Expected<std::unique_ptr<Recorder>, std::string> create(
-      const std::string& path, const engine::EngineConfig& config, const Rng& rng,
-      Duration to_wall_clock = {}, Time begin = Time{0});
+  static Expected<std::unique_ptr<Recorder>, std::string> create(const std::string& path,
+                                                                 const engine::EngineConfig& config,
+                                                                 const Rng& rng,
+                                                                 Duration to_wall_clock = {},
+                                                                 Time begin = Time{0});
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -42,6 +45,7 @@ class Recorder {
   void change_port(Time now, engine::ConnectionHandle connection, uint8_t path, uint16_t port);
   void add_region(const void* base, uint64_t length, uint8_t rights, uint64_t remote_base);
   void remove_region(uint32_t index);
+  void tune(Time now, const Tune& tune);
   /// Events that were fetched (a call that fetched none is not written).
   void events(size_t capacity);
 
@@ -58,6 +62,7 @@ class Recorder {
   const std::string& error() const { return error_; }
 
  private:
+  void segments(std::span<const engine::Segment> list);
   Recorder(int fd, std::string path);
   void begin(CallKind kind, Time now);
   void begin(CallKind kind);

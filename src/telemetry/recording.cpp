@@ -89,12 +89,12 @@ bool Recording::read_settings(ByteReader& in) {
     const int64_t value = in.signed_number();
     bool known = false;
     bool in_range = true;
-#define MR_SETTING(type, field, preset, minimum, maximum, unit, meaning)         \
-  if (name == #field) {                                                          \
-    known = true;                                                                \
-    in_range = value <= int64_t{maximum} &&                                      \
+#define MR_SETTING(type, field, preset, minimum, maximum, unit, meaning)                  \
+  if (name == #field) {                                                                   \
+    known = true;                                                                         \
+    in_range = value <= int64_t{maximum} &&                                               \
                (value >= int64_t{minimum} || (name == "inflight_packets" && value >= 0)); \
-    config_.settings.field = static_cast<type>(value);                           \
+    config_.settings.field = static_cast<type>(value);                                    \
   }
 #include "base/settings.def"
 #undef MR_SETTING
@@ -168,9 +168,14 @@ bool Recording::read_call(RecordedCall& call) {
     case CallKind::kPackets:
       if (!read_packets(call)) return damaged("a packet cannot be read");
       break;
-    case CallKind::kPost: read_work(call); break;
-    case CallKind::kPostReceives: read_receives(call); break;
-    default: read_rest(call);
+    case CallKind::kPost:
+      read_work(call);
+      break;
+    case CallKind::kPostReceives:
+      read_receives(call);
+      break;
+    default:
+      read_rest(call);
   }
   if (call.has_hash) call.hash = in_.u32();
   if (!in_.ok()) return damaged(fmt::format("a call of {} is cut", to_string(call.kind)));
@@ -211,6 +216,7 @@ bool Recording::read_packets(RecordedCall& call) {
 
 void Recording::read_work(RecordedCall& call) {
   call.work.clear();
+  call.segments.clear();
   const uint64_t count = in_.number(kMaxRequests);
   for (uint64_t i = 0; i < count && in_.ok(); ++i) {
     engine::WorkRequest r;
@@ -218,20 +224,41 @@ void Recording::read_work(RecordedCall& call) {
     r.connection = in_.u32();
     r.stream = static_cast<uint16_t>(in_.number(0xFFFF));
     const uint8_t operation = in_.u8();
-    if ((operation & 0x7F) > static_cast<uint8_t>(engine::Operation::kReceive)) in_.fail();
-    r.operation = static_cast<engine::Operation>(operation & 0x7F);
-    r.solicited = (operation & 0x80) != 0;
+    if (operation > static_cast<uint8_t>(engine::Operation::kCompareSwap)) in_.fail();
+    r.operation = static_cast<engine::Operation>(operation);
+    const uint8_t flags = in_.u8();
+    r.solicited = (flags & 1) != 0;
+    r.fence = (flags & 2) != 0;
+    r.unordered = (flags & 4) != 0;
+    r.copied = (flags & 8) != 0;
+    r.signalled = (flags & 16) != 0;
     r.local = std::bit_cast<const std::byte*>(in_.number());
+    r.result = std::bit_cast<std::byte*>(in_.number());
     r.length = in_.number();
     r.remote_address = in_.number();
     r.remote_key = in_.u32();
     r.immediate = in_.u32();
+    r.operand = in_.number();
+    r.swap = in_.number();
+    r.segments = read_segments(call);
     call.work.push_back(r);
   }
 }
 
+std::span<const engine::Segment> Recording::read_segments(RecordedCall& call) {
+  const uint64_t count = in_.number(engine::kMaxSegments + 1);
+  if (count == 0 || !in_.ok()) return {};
+  std::vector<engine::Segment>& list = call.segments.emplace_back();
+  for (uint64_t i = 0; i < count && in_.ok(); ++i) {
+    const auto address = std::bit_cast<std::byte*>(in_.number());
+    list.push_back({address, in_.number()});
+  }
+  return list;
+}
+
 void Recording::read_receives(RecordedCall& call) {
   call.receives.clear();
+  call.segments.clear();
   const uint64_t count = in_.number(kMaxRequests);
   for (uint64_t i = 0; i < count && in_.ok(); ++i) {
     engine::ReceiveRequest r;
@@ -240,6 +267,8 @@ void Recording::read_receives(RecordedCall& call) {
     r.stream = static_cast<uint16_t>(in_.number(0xFFFF));
     r.buffer = std::bit_cast<std::byte*>(in_.number());
     r.length = in_.number();
+    r.shared_queue = in_.u32();
+    r.segments = read_segments(call);
     call.receives.push_back(r);
   }
 }
@@ -283,6 +312,17 @@ void Recording::read_rest(RecordedCall& call) {
       call.rights = in_.u8();
       call.remote_base = in_.number();
       return;
+    case CallKind::kTune: {
+      const uint8_t what = in_.u8();
+      if (what >= static_cast<uint8_t>(Tune::What::kCount)) return in_.fail();
+      call.tune.what = static_cast<Tune::What>(what);
+      call.tune.connection = in_.u32();
+      call.tune.stream = static_cast<uint16_t>(in_.number(0xFFFF));
+      for (uint64_t* n : {&call.tune.a, &call.tune.b, &call.tune.c, &call.tune.d, &call.tune.e}) {
+        *n = in_.number();
+      }
+      return;
+    }
     case CallKind::kRemoveRegion:
       call.value = static_cast<uint32_t>(in_.number(0xFFFFFFFF));
       return;
@@ -291,7 +331,8 @@ void Recording::read_rest(RecordedCall& call) {
       call.state_hash = in_.u64();
       call.output_hash = in_.u64();
       return;
-    default: return;
+    default:
+      return;
   }
 }
 

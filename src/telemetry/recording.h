@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "engine/engine.h"
 #include "telemetry/bytes.h"
 #include "telemetry/record_format.h"
+#include "telemetry/tune.h"
 
 namespace metaroce::telemetry {
 
@@ -18,22 +20,24 @@ struct RecordedCall {
   CallKind kind = CallKind::kEnd;
   bool has_hash = false;
   uint32_t hash = 0;
-  Time now{0};           ///< of the last call that had a time
-  size_t capacity = 0;   ///< of the span that a poll_* was given
+  Time now{0};          ///< of the last call that had a time
+  size_t capacity = 0;  ///< of the span that a poll_* was given
   std::vector<engine::RxPacket> packets;
   std::vector<uint32_t> known;  ///< of each packet: bytes that were kept
   std::vector<engine::WorkRequest> work;
   std::vector<engine::ReceiveRequest> receives;
   engine::ConnectRequest connect;
   engine::ConnectionHandle connection = 0;
-  uint32_t value = 0;    ///< code, hint value, port, region index
-  uint8_t path = 0;      ///< path or plane
+  uint32_t value = 0;  ///< code, hint value, port, region index
+  uint8_t path = 0;    ///< path or plane
   engine::NetworkHint hint = engine::NetworkHint::kNotSent;
   bool up = false;
   std::byte* base = nullptr;
   uint64_t length = 0;
   uint64_t remote_base = 0;
   uint8_t rights = 0;
+  Tune tune;
+  std::deque<std::vector<engine::Segment>> segments;  ///< what the requests point to
   // kEnd
   uint64_t total_calls = 0;
   uint64_t state_hash = 0;
@@ -74,6 +78,7 @@ class Recording {
   void read_work(RecordedCall& call);
   void read_receives(RecordedCall& call);
   void read_rest(RecordedCall& call);
+  std::span<const engine::Segment> read_segments(RecordedCall& call);
   SocketAddress address();
   bool damaged(const std::string& what);
 
@@ -87,7 +92,7 @@ class Recording {
   std::vector<std::byte> block_;
   std::vector<std::byte> packet_bytes_;
   ByteReader in_;
-  uint64_t offset_ = 0;       ///< of the current block in the file
+  uint64_t offset_ = 0;  ///< of the current block in the file
   uint64_t next_offset_ = 0;
   uint64_t calls_ = 0;
   Time now_{0};

@@ -17,6 +17,7 @@ class Replay {
  private:
   /// Makes the call; true when something came out of it (beyond a moved deadline).
   bool make(const RecordedCall& call);
+  bool make_rest(const RecordedCall& call);
   bool posted(size_t n, Status status);
   void diverged(const RecordedCall& call, const char* how);
   void end(const RecordedCall& call);
@@ -57,7 +58,9 @@ bool Replay::make(const RecordedCall& call) {
       if (n > 0) mix_outputs(hash_, out);
       return n > 0;
     }
-    case CallKind::kDeadline: engine_.on_deadline(call.now); return false;
+    case CallKind::kDeadline:
+      engine_.on_deadline(call.now);
+      return false;
     case CallKind::kPost: {
       const size_t n = engine_.post(call.now, call.work, status);
       return posted(n, status);
@@ -78,16 +81,28 @@ bool Replay::make(const RecordedCall& call) {
       mix_outputs(hash_, std::span<const engine::ConnectionEvent>(events_.data(), n));
       return true;
     }
+    default:
+      return make_rest(call);
+  }
+}
+
+/// The calls that have nothing to do with the way of a packet.
+bool Replay::make_rest(const RecordedCall& call) {
+  switch (call.kind) {
     case CallKind::kConnect: {
       const auto handle = engine_.connect(call.now, call.connect);
       hash_.mix(handle ? *handle : static_cast<uint64_t>(handle.error()) << 32);
       return true;
     }
-    case CallKind::kClose: engine_.close(call.now, call.connection, call.value); return false;
+    case CallKind::kClose:
+      engine_.close(call.now, call.connection, call.value);
+      return false;
     case CallKind::kNetworkHint:
       engine_.on_network_hint(call.now, call.connection, call.path, call.hint, call.value);
       return false;
-    case CallKind::kPlaneState: engine_.on_plane_state(call.now, call.path, call.up); return false;
+    case CallKind::kPlaneState:
+      engine_.on_plane_state(call.now, call.path, call.up);
+      return false;
     case CallKind::kChangePort:
       hash_.mix(engine_.change_port(call.now, call.connection, call.path,
                                     static_cast<uint16_t>(call.value)));
@@ -102,10 +117,12 @@ bool Replay::make(const RecordedCall& call) {
     case CallKind::kRemoveRegion:
       hash_.mix(static_cast<uint64_t>(engine_.regions().remove(call.value)));
       return true;
-    case CallKind::kEnd:
-    case CallKind::kCount: break;
+    case CallKind::kTune:
+      hash_.mix(apply(engine_, call.now, call.tune));
+      return true;
+    default:
+      return false;
   }
-  return false;
 }
 
 void Replay::diverged(const RecordedCall& call, const char* how) {
@@ -114,8 +131,8 @@ void Replay::diverged(const RecordedCall& call, const char* how) {
   result_.text = fmt::format(
       "call {} ({}) at {}.{:09} s is the first that differs: {}; the {} calls before it are "
       "identical",
-      recording_.calls(), to_string(call.kind), since.ns / 1'000'000'000,
-      since.ns % 1'000'000'000, how, recording_.calls() - 1);
+      recording_.calls(), to_string(call.kind), since.ns / 1'000'000'000, since.ns % 1'000'000'000,
+      how, recording_.calls() - 1);
 }
 
 void Replay::end(const RecordedCall& call) {
@@ -185,6 +202,7 @@ ReplayResult Replay::run() {
 ReplayResult replay(Recording& recording, PcapWriter* pcap, EventSink* events) {
   engine::EngineConfig config = recording.config();
   config.events = events;
+  config.memory = false;  // the addresses are those of another process
   return Replay(recording, pcap, std::move(config)).run();
 }
 

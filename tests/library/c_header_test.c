@@ -15,8 +15,9 @@
 /* Layout is part of the interface: these may grow at the end and never move. */
 _Static_assert(offsetof(mr_work, memory) == 16, "mr_work");
 _Static_assert(offsetof(mr_work, immediate) == 52, "mr_work");
-_Static_assert(sizeof(mr_completion) == 32, "mr_completion");
-_Static_assert(sizeof(mr_receive) == 40, "mr_receive");
+_Static_assert(offsetof(mr_work, operand) == 56, "mr_work");
+_Static_assert(offsetof(mr_completion, old_value) == 32, "mr_completion");
+_Static_assert(offsetof(mr_receive, segments) == 40, "mr_receive");
 _Static_assert(offsetof(mr_event, peer) == 40, "mr_event");
 _Static_assert(sizeof(mr_region_info) == 40, "mr_region_info");
 

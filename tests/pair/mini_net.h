@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/placement.h"
 #include "tests/pair/pair.h"
 
 namespace metaroce::pair {
@@ -34,7 +35,7 @@ class MiniNet {
     uint64_t placed_bytes = 0;
     uint32_t lives = 0;
     bool up = true;       ///< false: what comes is lost, what is due is not done
-    bool frozen = false; ///< the process is stopped: what comes waits in its socket
+    bool frozen = false;  ///< the process is stopped: what comes waits in its socket
     bool rejects = true;  ///< a host without the process says so (ICMP), when !up
   };
 
@@ -119,6 +120,9 @@ class MiniNet {
   /// Sees each packet on its way; may be used to keep copies or to count.
   std::function<void(uint32_t from, uint32_t to, const std::vector<std::byte>&)> on_packet;
 
+  /// True: this packet is lost.
+  std::function<bool(uint32_t from, const std::vector<std::byte>&)> drop;
+
   Time now{seconds(5).ns};
 
  private:
@@ -156,6 +160,7 @@ class MiniNet {
     engine::Placement placement;
     if (n.engine->on_packets(now, {&rx, 1}, {&placement, 1}) > 0) {
       n.placed_bytes += placement.length;
+      engine::carry_out(rx.bytes, placement);
     }
   }
 
@@ -189,7 +194,11 @@ class MiniNet {
       std::vector<std::byte> bytes(run.headers + at, run.headers + at + run.header_length[i]);
       at += run.header_length[i] + run.trailer;
       bytes.resize(bytes.size() + run.payload_length[i]);
+      if (run.payload[i] != nullptr) {
+        std::copy_n(run.payload[i], run.payload_length[i], bytes.end() - run.payload_length[i]);
+      }
       if (on_packet) on_packet(index, to, bytes);
+      if (drop && drop(index, bytes)) continue;
       if (to == nodes_.size() || rng_.below(100) < options_.loss_percent) continue;
       const auto extra =
           static_cast<int64_t>(rng_.below(static_cast<uint64_t>(options_.jitter.ns) + 1));

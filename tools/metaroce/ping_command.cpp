@@ -145,7 +145,11 @@ bool Ping::ask_server() {
   plan.size = size_;
   plan.count = UINT64_MAX;
   for (int i = 0; i < 4; ++i) {
-    api::ReceiveRequest r{0, peer_.connection, 1, memory_.data() + size_, size_};
+    api::ReceiveRequest r;
+    r.connection = peer_.connection;
+    r.stream = 1;
+    r.buffer = memory_.data() + size_;
+    r.length = size_;
     Status status = Status::kOk;
     peer_.endpoint->post_receive({&r, 1}, status);
   }

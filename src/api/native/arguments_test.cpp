@@ -257,7 +257,7 @@ TEST(NativeArguments, EachWrongArgumentOfACallIsNamed) {
     note(mr_region_register(c, memory, 1, 0x100, &info), "rights is 0x100");
     note(mr_region_register(c, memory, 1, 0, nullptr), "info is NULL");
     note(with([](mr_work& x) { x.operation = 4; }), "work[0].operation is 4");
-    note(with([](mr_work& x) { x.flags = 2; }), "work[0].flags is 0x2");
+    note(with([](mr_work& x) { x.flags = 0x20; }), "work[0].flags is 0x20");
     note(with([](mr_work& x) { x.length = 1; }), "memory is NULL and length is 1");
     note(with([&](mr_work& x) {
            x.memory = memory;
@@ -282,6 +282,50 @@ TEST(NativeArguments, EachWrongArgumentOfACallIsNamed) {
   for (const auto& [status, text] : results) {
     EXPECT_TRUE(status == MR_INVALID || status == MR_UNKNOWN_HANDLE) << text;
   }
+}
+
+TEST(NativeArguments, EachWrongArgumentOfAnOperationIsNamed) {
+  Two two;
+  mr_context* c = two.client;
+  char memory[16];
+  mr_region_info info{};
+  info.size = sizeof info;
+  mr_work w{};
+  w.connection = two.to_server;
+  const auto with = [&](auto change) {
+    mr_work copy = w;
+    change(copy);
+    return post(c, copy);
+  };
+  const auto note = [&](mr_status status, const char* text) {
+    EXPECT_TRUE(status == MR_INVALID || status == MR_UNKNOWN_HANDLE) << text;
+    EXPECT_NE(last_error(c).find(text), std::string::npos)
+        << "wanted: " << text << "\ngot: " << last_error(c);
+  };
+  note(with([](mr_work& x) { x.operation = 9; }), "work[0].operation is 9");
+  note(with([](mr_work& x) {
+         x.operation = MR_FETCH_ADD;
+         x.remote_address = 12;
+       }),
+       "0xc, must be a multiple of 8");
+  mr_segment segment{memory, 1, 0};
+  note(with([&](mr_work& x) {
+         x.segments = &segment;
+         x.segment_count = 17;
+       }),
+       "segment_count is 17; at most 16");
+  note(with([&](mr_work& x) {
+         x.flags = MR_WORK_COPIED;
+         x.memory = memory;
+         x.length = 257;
+       }),
+       "length is 257; it must be 0 to 256");
+  note(mr_window_open(c, 5, 0, 1, 0, 0, &info), "no region 0x5");
+  note(mr_stream_set(c, two.to_server, 0, nullptr), "options is NULL");
+  note(mr_stream_reset(c, two.to_server, 9), "stream 9 is not open");
+  note(mr_queue_arm(c, 7, 1), "no queue 7");
+  note(mr_queue_destroy(c, 7), "no queue 7");
+  note(mr_queue_create(c, nullptr), "queue is NULL");
 }
 
 TEST(NativeArguments, NullContextsAreRefused) {

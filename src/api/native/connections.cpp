@@ -29,6 +29,8 @@ mr_event_kind event_kind(ConnectionEventKind kind) {
       return MR_EVENT_CLOSED;
     case ConnectionEventKind::kLost:
       return MR_EVENT_LOST;
+    case ConnectionEventKind::kQueueLow:
+      return MR_EVENT_QUEUE_LOW;
   }
   return MR_EVENT_LOST;
 }
@@ -99,8 +101,7 @@ mr_status wait_connected(Context& c, mr_connection connection, int64_t timeout_n
   const Status status = late                       ? Status::kUnresponsive
                         : r->status == Status::kOk ? Status::kClosed
                                                    : r->status;
-  const Error error =
-      c.endpoint().connect_error(r->peer, status, driver::now() - begin, r->detail);
+  const Error error = c.endpoint().connect_error(r->peer, status, driver::now() - begin, r->detail);
   if (late) c.endpoint().close(connection);
   c.forget(connection);
   return c.fail(to_c(status), error.text);
@@ -150,6 +151,48 @@ mr_status close_stream(Context& c, mr_connection connection, uint16_t stream) {
   }
   s->open = false;
   return MR_OK;
+}
+
+mr_status set_stream(Context& c, mr_connection connection, uint16_t stream,
+                     const mr_stream_options* options) {
+  if (c.find(connection) == nullptr) return c.unknown(connection);
+  const StreamRecord* s = c.find_stream(connection, stream);
+  if (s == nullptr) {
+    return c.fail(MR_UNKNOWN_HANDLE, fmt::format("stream {} is not open", stream));
+  }
+  mr_stream_options in;
+  constexpr size_t kLeast = offsetof(mr_stream_options, in_order);
+  if (options == nullptr || options->size < kLeast ||
+      !take_struct(options, options->size, kLeast, in)) {
+    return c.fail(MR_INVALID,
+                  "options is NULL, its size is not set, or fields that this version "
+                  "does not know are not 0");
+  }
+  if (in.rnr_retry > MR_RETRY_FOR_EVER || in.in_order > 1) {
+    return c.fail(MR_INVALID, fmt::format("rnr_retry is {} and in_order is {}; they must be 0 to "
+                                          "7, and 0 or 1",
+                                          in.rnr_retry, in.in_order));
+  }
+  const Status status = c.endpoint().set_stream_options(
+      connection, stream, {static_cast<uint8_t>(in.rnr_retry), in.in_order != 0, in.shared_queue});
+  if (status == Status::kInvalid) {
+    return c.fail(MR_INVALID, fmt::format("receives were posted on stream {} before; set its "
+                                          "options first",
+                                          stream));
+  }
+  if (status == Status::kUnknownHandle) {
+    return c.fail(MR_UNKNOWN_HANDLE, fmt::format("there is no queue {}", in.shared_queue));
+  }
+  return native::to_c(status);
+}
+
+mr_status end_stream(Context& c, mr_connection connection, uint16_t stream, bool reset) {
+  if (c.find(connection) == nullptr) return c.unknown(connection);
+  if (c.find_stream(connection, stream) == nullptr) {
+    return c.fail(MR_UNKNOWN_HANDLE, fmt::format("stream {} is not open", stream));
+  }
+  return native::to_c(reset ? c.endpoint().reset_stream(connection, stream)
+                            : c.endpoint().drain_stream(connection, stream));
 }
 
 }  // namespace
@@ -272,6 +315,9 @@ void Context::describe(const ConnectionEvent& e, Duration took, mr_event& out) c
     case ConnectionEventKind::kClosed:
     case ConnectionEventKind::kLost:
       return put(describe_loss(e, nanoseconds(settings_.death_timeout)), out.text);
+    case ConnectionEventKind::kQueueLow:
+      out.queue = e.detail;
+      return put("shared queue " + std::to_string(e.detail) + " has few receives left", out.text);
   }
 }
 
@@ -400,6 +446,29 @@ mr_status mr_stream_open(mr_context* context, mr_connection connection, uint32_t
 
 mr_status mr_stream_close(mr_context* context, mr_connection connection, uint16_t stream) {
   return guarded(context, [&](Context& c) { return native::close_stream(c, connection, stream); });
+}
+
+mr_status mr_stream_set(mr_context* context, mr_connection connection, uint16_t stream,
+                        const mr_stream_options* options) {
+  return guarded(context,
+                 [&](Context& c) { return native::set_stream(c, connection, stream, options); });
+}
+
+mr_status mr_stream_reset(mr_context* context, mr_connection connection, uint16_t stream) {
+  return guarded(context,
+                 [&](Context& c) { return native::end_stream(c, connection, stream, true); });
+}
+
+mr_status mr_stream_drain(mr_context* context, mr_connection connection, uint16_t stream) {
+  return guarded(context,
+                 [&](Context& c) { return native::end_stream(c, connection, stream, false); });
+}
+
+mr_status mr_connection_set_domain(mr_context* context, mr_connection connection, uint32_t domain) {
+  return guarded(context, [&](Context& c) {
+    if (c.find(connection) == nullptr) return c.unknown(connection);
+    return native::to_c(c.endpoint().set_domain(connection, domain));
+  });
 }
 
 mr_status mr_next_event(mr_context* context, mr_event* event) {

@@ -101,7 +101,7 @@ mr_status Context::open(const mr_context_options& options, std::string& error) {
   // A record lives until its completion was polled: beyond what the engine may hold there is one
   // batch that the endpoint fetched already.
   posted_ = std::make_unique<Slab<PostedRecord>>(settings_.max_sends + settings_.max_receives +
-                                                 4096 + 256);
+                                                 16 * settings_.max_segment_lists + 4096 + 256);
   return open_waiting((options.flags & MR_CONTEXT_PROGRESS_THREAD) != 0, error);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -48,8 +49,11 @@ struct ConnectionRecord {
 struct PostedRecord {
   uint64_t id = 0;
   ConnectionHandle connection = 0;
-  uint32_t region = 0;  ///< index + 1, 0: none
+  uint32_t region = 0;                    ///< index + 1, 0: none
+  uint32_t next = Slab<uint32_t>::kNone;  ///< record that holds a further region
+  uint32_t queue = 0;                     ///< shared queue it was posted to; 0: none
   uint16_t stream = 0;
+  bool silent = false;  ///< tells only of a failure
 };
 
 struct RegionRecord {
@@ -116,6 +120,8 @@ class Context {
   ConnectionRecord& add(ConnectionHandle connection, const SocketAddress& peer, Time now);
   void drain_events();
   void forget(ConnectionHandle connection);
+  /// The receives of a shared queue that is gone.
+  void disown_queue(mr_queue queue);
   /// Posted requests of a connection loosen their hold on regions; their completions vanish.
   void disown(ConnectionHandle connection);
   /// Fills one event for the program; false: there is none.
@@ -129,13 +135,25 @@ class Context {
 
   // --- work (work.cpp) ---
   Slab<PostedRecord>& posted() { return *posted_; }
-  /// Why this work on this memory may not be posted, or MR_OK; takes a record for it.
-  mr_status admit(ConnectionHandle connection, uint16_t stream, const void* memory, uint64_t length,
-                  mr_region region, uint64_t id, size_t position, uint32_t& record);
+  /// What a request says of its place and its memory.
+  struct Posting {
+    uint64_t id = 0;
+    ConnectionHandle connection = 0;
+    uint16_t stream = 0;
+    mr_queue queue = 0;  ///< not 0: no connection and no stream
+    bool silent = false;
+    size_t position = 0;  ///< in the caller's list, for texts
+    std::span<const mr_segment> memory;
+    uint64_t limit = 0;  ///< bytes all together
+  };
+  /// Why this may not be posted, or MR_OK; takes a record for it.
+  mr_status admit(const Posting& posting, uint32_t& record);
   /// Its completion was polled, or it was not taken after all.
   void release(uint32_t record);
 
  private:
+  mr_status hold(const mr_segment& segment, size_t position, uint32_t& region);
+  void let_go(uint32_t record);
   mr_status open_waiting(bool with_thread, std::string& error);
   void pause(Time until);
   void drain_path_events();

@@ -9,9 +9,9 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "engine/placement.h"
 #include "driver/common/socket_address.h"
 #include "driver/common/trailer.h"
+#include "engine/placement.h"
 
 namespace metaroce::driver {
 namespace {

@@ -298,8 +298,12 @@ struct FakeEngine {
     calls.push_back("packets");
     received += packets.size();
     for (uint32_t i = 0; i < packets.size(); ++i) {
-      placements[i] = {i, 44, static_cast<uint32_t>(packets[i].bytes.size() - 44),
-                       0, 0,  target.data() + size_t{i} * 1000};
+      engine::Placement& p = placements[i];
+      p = {};
+      p.packet = i;
+      p.payload_begin = 44;
+      p.length = static_cast<uint32_t>(packets[i].bytes.size() - 44);
+      p.address = target.data() + size_t{i} * 1000;
     }
     return packets.size();
   }
