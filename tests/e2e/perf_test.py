@@ -228,8 +228,11 @@ class Perf(unittest.TestCase):
                          "-n", 1)
             self.assertEqual(result.returncode, 1, result.stderr)
             self.assertIn("max_receives", result.stderr)
+            for op in ("write", "read"):  # the server has room for half of the client's messages
+                result = run("perf", server.address, "--op", op, "-n", 100)
+                self.assertEqual(result.returncode, 0, result.stderr)
             for arguments in (["--lat", "-P", 2], ["--lat", "--bidir"], ["-s", "0"], ["-s", "x"],
-                              ["-t", 1, "-n", 1], ["--op", "read"], ["-R", "--bidir"], ["--once"],
+                              ["-t", 1, "-n", 1], ["--op", "swap"], ["-R", "--bidir"], ["--once"],
                               ["--server"], ["-d", 0], ["-a", "-s", 1], ["--lat", "--bw"],
                               ["--local", "127.0.0.1,127.0.0.2", "--planes", 2]):
                 with self.subTest(arguments=arguments):
@@ -248,6 +251,19 @@ class Perf(unittest.TestCase):
             for command in (["perf", "-n", "10", "-s", "64"], ["ping", "-c", "1", "-q"]):
                 done = run(*command, host, "-p", server.port)
                 self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_reads_and_atomics(self):
+        with Server() as server:
+            for op in ("read", "fetch-add"):
+                size = ["-s", "100000"] if op == "read" else []
+                for extra in ([], ["--lat"], ["-R"], ["--bidir"]):
+                    r = figures(server.address, "--op", op, "-n", 200, "--verify", *size, *extra)
+                    asker = r[0]["server"] if extra == ["-R"] else r[0]["client"]
+                    self.assertGreaterEqual(asker["verified"], 200, (op, extra))
+                    self.assertEqual(asker["verify_errors"], 0)
+            wrong = run("perf", server.address, "--op", "fetch-add", "-n", 1, "-s", 16)
+            self.assertEqual(wrong.returncode, 2)
+            self.assertIn("8 bytes, not 16", wrong.stderr)
 
     def test_once(self):
         with Server("--once") as server:
@@ -269,6 +285,15 @@ class Ping(unittest.TestCase):
                 self.assertTrue(0 < rtt["min"] <= rtt["mean"] <= rtt["max"])
                 self.assertEqual(len(report["paths"]), 4)
                 self.assertEqual(result.stderr.count("srtt"), 12)
+
+    def test_reads_and_atomics_are_answered_by_the_transport(self):
+        with Server() as server:
+            for op, size in (("read", 0), ("read", 5000), ("fetch-add", 8)):
+                result = run("ping", server.address, "-c", 3, "-i", 0, "-s", size, "--op", op,
+                             "--json", "-")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(json.loads(result.stdout)["answered"], 3)
+            self.assertEqual(run("ping", server.address, "--op", "fetch-add", "-s", 4).returncode, 2)
 
     def test_quiet_prints_the_summary_alone(self):
         with Server() as server:

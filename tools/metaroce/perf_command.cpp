@@ -17,16 +17,18 @@ int64_t to_ns(double seconds) { return static_cast<int64_t>(seconds * 1e9 + 0.5)
 
 std::vector<PerfPlan> make_plans(const PerfOptions& o) {
   PerfPlan plan;
-  plan.op = o.op == "send"        ? PerfOp::kSend
-            : o.op == "write-imm" ? PerfOp::kWriteImm
-                                  : PerfOp::kWrite;
+  for (const PerfOp op : {PerfOp::kWrite, PerfOp::kWriteImm, PerfOp::kSend, PerfOp::kRead,
+                          PerfOp::kFetchAdd}) {
+    if (o.op == to_string(op)) plan.op = op;
+  }
   plan.ping_pong = o.lat;
   plan.verify = o.verify;
   plan.direction = o.both ? kBoth : o.reverse ? kReverse : kForward;
   plan.streams = static_cast<uint16_t>(o.streams);
   plan.depth = o.depth != 0 ? o.depth : o.lat ? 1 : 16;
   plan.warmup_ns = to_ns(o.warmup);
-  const std::string size = !o.size.empty() ? o.size : o.all ? "2:8M" : o.lat ? "64" : "64K";
+  const bool fixed = plan.op == PerfOp::kFetchAdd;
+  const std::string size = !o.size.empty() ? o.size : o.all ? "2:8M" : fixed ? "8" : o.lat ? "64" : "64K";
   const auto sizes = parse_sizes(size);
   plan.count = o.count;
   const double seconds = o.seconds > 0 ? o.seconds : sizes.size() > 1 ? 1.0 : 10.0;

@@ -81,12 +81,13 @@ void add_perf(CLI::App& app, PerfOptions& options) {
       ->capture_default_str();
   app.add_option("--memory", options.memory, "Payload memory a client may ask of the server")
       ->capture_default_str();
-  app.add_option("--op", options.op, "What is measured: write, write-imm or send")
-      ->check(CLI::IsMember({"write", "write-imm", "send"}))
+  app.add_option("--op", options.op, "What is measured: write, write-imm, send, read or fetch-add")
+      ->check(CLI::IsMember({"write", "write-imm", "send", "read", "fetch-add"}))
       ->capture_default_str();
   CLI::Option* bw = app.add_flag("--bw", options.bw, "Goodput, as much as possible (default)");
   app.add_flag("--lat", options.lat,
-               "Latency: one message at a time, there and back (write: until it is accepted)")
+               "Latency: one message at a time, there and back (write: until it is accepted; "
+               "read and fetch-add: until the answer is here)")
       ->excludes(bw);
   CLI::Option* size = app.add_option(
       "-s,--size", options.size,
@@ -129,6 +130,10 @@ void add_ping(CLI::App& app, PingOptions& options) {
   app.add_option("-s,--size", options.size,
                  "Bytes of a message; 0 is answered by the transport of any endpoint, more needs "
                  "`metaroce perf --server`")
+      ->capture_default_str();
+  app.add_option("--op", options.op,
+                 "send: the peer's program answers; read, fetch-add: its transport does")
+      ->check(CLI::IsMember({"send", "read", "fetch-add"}))
       ->capture_default_str();
   app.add_option("-W,--timeout", options.timeout,
                  "Seconds to wait for an answer to the set-up and to each message")

@@ -45,7 +45,8 @@ struct PingOptions {
   PeerOptions peer;
   uint64_t count = 0;  ///< 0: until a signal
   double interval = 1;
-  std::string size = "0";
+  std::string op = "send";
+  std::string size = "0";  ///< fetch-add has 8 whatever stands here
   double timeout = 2;
   bool paths = false;
 };

@@ -107,7 +107,7 @@ void put(Writer& w, const PerfPlan& p) {
 void get(Reader& r, PerfPlan& p) {
   uint8_t op = 0;
   r.get(op);
-  if (op > static_cast<uint8_t>(PerfOp::kSend)) r.fail();
+  if (op > static_cast<uint8_t>(PerfOp::kFetchAdd)) r.fail();
   p.op = static_cast<PerfOp>(op);
   r.get_bool(p.ping_pong);
   r.get_bool(p.verify);
@@ -124,11 +124,13 @@ void get(Reader& r, PerfPlan& p) {
 void put(Writer& w, const PerfGrant& g) {
   w.put(g.key);
   w.put(g.address);
+  w.put(g.slots);
 }
 
 void get(Reader& r, PerfGrant& g) {
   r.get(g.key);
   r.get(g.address);
+  r.get(g.slots);
 }
 
 // One list of fields serves both directions, so that they cannot differ.
@@ -279,6 +281,10 @@ const char* to_string(PerfOp op) {
       return "write-imm";
     case PerfOp::kSend:
       return "send";
+    case PerfOp::kRead:
+      return "read";
+    case PerfOp::kFetchAdd:
+      return "fetch-add";
   }
   return "?";
 }
@@ -352,6 +358,9 @@ std::string check_plan(const PerfPlan& plan) {
   }
   if (plan.size < 1 || plan.size > kMostPerfSize) {
     return fmt::format("messages of {} bytes; 1 to {} are possible", plan.size, kMostPerfSize);
+  }
+  if (plan.op == PerfOp::kFetchAdd && plan.size != 8) {
+    return fmt::format("fetch-add works on 8 bytes, not {}", plan.size);
   }
   if ((plan.time_ns == 0) == (plan.count == 0)) return "needs either a time or a count";
   if (plan.time_ns < 0 || plan.time_ns > kMostPerfTime || plan.warmup_ns < 0 ||

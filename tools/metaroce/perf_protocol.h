@@ -13,7 +13,7 @@
 
 namespace metaroce::tool {
 
-inline constexpr uint16_t kPerfVersion = 2;
+inline constexpr uint16_t kPerfVersion = 3;
 inline constexpr size_t kMaxPerfMessage = 32768;
 inline constexpr size_t kMostPerfPaths = 256;
 inline constexpr uint32_t kMostPerfStreams = 1024;
@@ -21,7 +21,11 @@ inline constexpr uint32_t kMostPerfDepth = 4096;
 inline constexpr uint64_t kMostPerfSize = 1u << 30;
 inline constexpr int64_t kMostPerfTime = 7ll * 24 * 3600 * 1'000'000'000;
 
-enum class PerfOp : uint8_t { kWrite, kWriteImm, kSend };
+enum class PerfOp : uint8_t { kWrite, kWriteImm, kSend, kRead, kFetchAdd };
+/// Each message ends a receive at the other end, and may be answered by one.
+constexpr bool takes_receives(PerfOp op) { return op == PerfOp::kWriteImm || op == PerfOp::kSend; }
+/// The bytes come to who asks.
+constexpr bool fetches(PerfOp op) { return op == PerfOp::kRead || op == PerfOp::kFetchAdd; }
 const char* to_string(PerfOp op);
 
 enum PerfDirection : uint8_t { kForward = 1, kReverse = 2, kBoth = 3 };
@@ -50,6 +54,7 @@ struct PerfStart {
 struct PerfGrant {
   uint32_t key = 0;
   uint64_t address = 0;
+  uint64_t slots = 0;  ///< messages of a stream that have room there side by side
   bool operator==(const PerfGrant&) const = default;
 };
 struct PerfReady {

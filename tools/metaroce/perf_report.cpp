@@ -52,7 +52,7 @@ std::vector<Direction> directions(const PerfResult& r) {
 /// Payload that crossed the wire while figures were taken: an answered ping-pong goes both ways.
 uint64_t payload_bytes(const PerfResult& r) {
   const uint64_t bytes = r.client.sent.bytes + r.server.sent.bytes;
-  return r.plan.ping_pong && r.plan.op != PerfOp::kWrite ? 2 * bytes : bytes;
+  return r.plan.ping_pong && takes_receives(r.plan.op) ? 2 * bytes : bytes;
 }
 
 double cpu_per_gb(const PerfReport& report, uint64_t bytes) {
@@ -60,7 +60,7 @@ double cpu_per_gb(const PerfReport& report, uint64_t bytes) {
 }
 
 const char* latency_name(const PerfPlan& plan) {
-  return plan.ping_pong && plan.op != PerfOp::kWrite ? "round trip" : "completion";
+  return plan.ping_pong && takes_receives(plan.op) ? "round trip" : "completion";
 }
 
 std::string path_lines(const char* end, const PerfReport& report) {
@@ -97,8 +97,9 @@ std::string direction_lines(const Direction& d, const PerfPlan& plan) {
       latency_name(plan), us(l.min), us(l.mean), us(l.p50), us(l.p90), us(l.p99), us(l.p999),
       us(l.max));
   if (plan.verify) {
+    const PerfReport& checker = fetches(plan.op) ? d.from : d.to;
     out += fmt::format("  verified     {} of {} as they should be\n",
-                       d.to.verified - d.to.verify_errors, d.to.verified);
+                       checker.verified - checker.verify_errors, checker.verified);
   }
   return out;
 }

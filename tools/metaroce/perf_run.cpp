@@ -22,6 +22,21 @@ Duration process_cpu() {
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
+namespace {
+
+uint8_t rights_for(PerfOp op) {
+  switch (op) {
+    case PerfOp::kRead:
+      return memory::access::kRemoteRead;
+    case PerfOp::kFetchAdd:
+      return memory::access::kRemoteAtomic;
+    default:
+      return memory::access::kRemoteWrite;
+  }
+}
+
+}  // namespace
+
 PerfRun::PerfRun(api::Endpoint& endpoint, api::ConnectionHandle connection, const PerfPlan& plan,
                  PerfSide side, uint64_t memory_limit)
     : endpoint_(endpoint),
@@ -51,7 +66,8 @@ std::string PerfRun::prepare() {
   // Without a check messages may share memory; with it each receive under way has its own.
   const uint64_t most = std::max<uint64_t>(memory_limit_ / 2 / plan_.streams / plan_.size, 1);
   const uint64_t wanted = std::max<uint64_t>(plan_.depth, receives_each_);
-  if (plan_.verify && plan_.op == PerfOp::kSend && most < wanted) {
+  const bool own_slots = plan_.op == PerfOp::kSend || plan_.op == PerfOp::kRead;
+  if (plan_.verify && own_slots && most < wanted) {
     return fmt::format(
         "{} streams with {} receives of {} bytes need more than {} bytes of memory "
         "to check them; use fewer streams, a smaller depth or smaller messages",
@@ -71,17 +87,20 @@ std::string PerfRun::prepare() {
   } catch (const std::bad_alloc&) {
     return "no memory for the payload; use smaller messages or fewer streams";
   }
-  for (size_t s = 0; gives && s < streams_.size(); ++s) {
-    for (uint64_t n = 0; n < tx_slots_; ++n) {
-      PerfPattern(plan_.seed, static_cast<uint16_t>(s + 1), n).fill(tx_slot(s, n));
+  if (gives) fill_slots();
+  if (takes && plan_.op == PerfOp::kRead) {
+    for (size_t s = 0; s < streams_.size(); ++s) {
+      for (uint64_t n = 0; n < rx_slots_; ++n) {
+        PerfPattern(plan_.seed, static_cast<uint16_t>(s + 1), n).fill(rx_slot(s, n));
+      }
     }
   }
   if (takes && plan_.op != PerfOp::kSend) {
-    const auto region = endpoint_.register_region(rx_memory_, memory::access::kRemoteWrite);
+    const auto region = endpoint_.register_region(rx_memory_, rights_for(plan_.op));
     if (!region) return region.error().text;
     region_ = *region;
     registered_ = true;
-    grant_ = {region->key, region->address};
+    grant_ = {region->key, region->address, rx_slots_};
   }
   for (size_t s = 0; s < streams_.size(); ++s) {
     streams_[s].unposted = receives_each_;
@@ -94,6 +113,14 @@ std::string PerfRun::prepare() {
     }
   }
   return {};
+}
+
+void PerfRun::fill_slots() {
+  for (size_t s = 0; s < streams_.size(); ++s) {
+    for (uint64_t n = 0; n < tx_slots_; ++n) {
+      PerfPattern(plan_.seed, static_cast<uint16_t>(s + 1), n).fill(tx_slot(s, n));
+    }
+  }
 }
 
 std::span<std::byte> PerfRun::tx_slot(size_t stream, uint64_t number) {
@@ -109,6 +136,10 @@ std::span<std::byte> PerfRun::rx_slot(size_t stream, uint64_t number) {
 void PerfRun::start(Time now, const PerfGrant& peer) {
   peer_ = peer;
   if (!sends_ || phase_ != Phase::kIdle) return;
+  if (peer.slots != 0 && peer.slots < tx_slots_) {
+    tx_slots_ = peer.slots;  // the other end may spend less memory: slot n of ours is slot n there
+    fill_slots();
+  }
   phase_ = Phase::kWarm;
   phase_end_ = now + nanoseconds(plan_.warmup_ns);
 }
@@ -168,7 +199,10 @@ void PerfRun::post_sends(Time now) {
     for (size_t i = 0; i < streams_.size() && may_post(now); ++i) {
       const size_t s = next_stream_;
       next_stream_ = next_stream_ + 1 == streams_.size() ? 0 : next_stream_ + 1;
-      if (streams_[s].open >= plan_.depth || awaiting_echo_) continue;
+      // What is fetched and checked has a place of its own until then.
+      const uint64_t depth =
+          fetches(plan_.op) ? std::min<uint64_t>(plan_.depth, tx_slots_) : plan_.depth;
+      if (streams_[s].open >= depth || awaiting_echo_) continue;
       if (!post_send(s, now)) return;
       ++posted;
       if (echoes()) {
@@ -192,7 +226,7 @@ bool PerfRun::post_send(size_t s, Time now) {
   w.id = static_cast<uint64_t>(now.ns);
   w.connection = connection_;
   w.stream = id;
-  w.local = memory.data();
+  w.local = w.result = memory.data();
   w.length = memory.size();
   switch (plan_.op) {
     case PerfOp::kWrite:
@@ -204,9 +238,18 @@ bool PerfRun::post_send(size_t s, Time now) {
     case PerfOp::kSend:
       w.operation = engine::Operation::kSend;
       break;
+    case PerfOp::kRead:
+      w.operation = engine::Operation::kRead;
+      break;
+    case PerfOp::kFetchAdd:
+      w.operation = engine::Operation::kFetchAdd;
+      w.operand = 1;
+      break;
   }
   if (plan_.op != PerfOp::kSend) {
-    w.remote_address = peer_.address + (s * tx_slots_ + stream.posted % tx_slots_) * plan_.size;
+    // One counter for each stream, so that its old values can be foretold.
+    const uint64_t slot = plan_.op == PerfOp::kFetchAdd ? 0 : stream.posted % tx_slots_;
+    w.remote_address = peer_.address + (s * peer_.slots + slot) * plan_.size;
     w.remote_key = peer_.key;
     w.immediate = static_cast<uint32_t>(stream.posted);
   }
@@ -231,6 +274,8 @@ void PerfRun::on_completion(const api::Completion& c, Time now) {
     return fail(fmt::format("a {} on stream {} failed: {}", to_string(plan_.op), c.stream,
                             to_string(c.status)));
   }
+  if (plan_.verify && fetches(plan_.op)) check_fetched(c.stream - 1u, c);
+  ++stream.completed;
   if (echoes() || (phase_ != Phase::kMeasure && phase_ != Phase::kDrain)) return;
   ++completed_;
   measure_end_ = now;
@@ -305,6 +350,19 @@ void PerfRun::check(size_t s, const api::Completion& c) {
   if (!good) ++verify_errors_;
 }
 
+void PerfRun::check_fetched(size_t s, const api::Completion& c) {
+  const uint64_t number = streams_[s].completed;
+  ++verified_;
+  if (plan_.op == PerfOp::kFetchAdd) {
+    verify_errors_ += c.old_value != number;
+    return;
+  }
+  const auto memory = tx_slot(s, number);
+  verify_errors_ +=
+      !PerfPattern(plan_.seed, static_cast<uint16_t>(s + 1), number % tx_slots_).matches(memory);
+  std::fill(memory.begin(), memory.end(), std::byte{0});  // the next one has to bring it again
+}
+
 void PerfRun::check_written() {
   // Writes go round the slots; every slot that was written has to hold its pattern.
   for (size_t s = 0; s < streams_.size(); ++s) {
@@ -329,7 +387,8 @@ void PerfRun::on_peer_done(Time now, const PerfDone& done) {
   if (!books_open_) open_books(now);
   expected_ = received_begin_ + done.messages;
   close_books(now);
-  if (plan_.verify && receives_ && plan_.op != PerfOp::kSend && !rx_memory_.empty()) {
+  if (plan_.verify && receives_ && plan_.op != PerfOp::kSend && !fetches(plan_.op) &&
+      !rx_memory_.empty()) {
     check_written();
   }
 }

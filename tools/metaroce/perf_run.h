@@ -69,13 +69,15 @@ class PerfRun {
   struct Stream {
     uint32_t open = 0;  ///< sends under way
     uint64_t posted = 0;
+    uint64_t completed = 0;
     uint64_t received = 0;
     uint32_t unposted = 0;  ///< receives that found no room
   };
 
-  bool needs_receives() const { return plan_.op != PerfOp::kWrite; }
+  bool needs_receives() const { return takes_receives(plan_.op); }
   bool echoes() const { return plan_.ping_pong && needs_receives(); }
   bool is_pinger() const { return sends_; }
+  void fill_slots();
   std::span<std::byte> tx_slot(size_t stream, uint64_t number);
   std::span<std::byte> rx_slot(size_t stream, uint64_t number);
   bool may_post(Time now) const;
@@ -85,6 +87,7 @@ class PerfRun {
   void refill_receives(size_t stream);
   void on_received(const api::Completion& completion, Time now);
   void check(size_t stream, const api::Completion& completion);
+  void check_fetched(size_t stream, const api::Completion& completion);
   void check_written();
   void drained(Time now);
   void note_warm();

@@ -44,7 +44,8 @@ struct Answers {
 
 class Ping {
  public:
-  Ping(const PingOptions& options, uint64_t size) : options_(options), size_(size) {}
+  Ping(const PingOptions& options, PerfOp op, uint64_t size)
+      : options_(options), op_(op), size_(size) {}
   int run();
 
  private:
@@ -66,7 +67,9 @@ class Ping {
   }
 
   const PingOptions& options_;
+  const PerfOp op_;
   const uint64_t size_;
+  PerfGrant grant_;
   PeerConnection peer_;
   std::unique_ptr<PerfLink> link_;
   PerfLink::Heard heard_;
@@ -106,7 +109,7 @@ bool Ping::take(const api::Completion& c) {
     if (error_.empty()) error_ = std::string("a message failed: ") + to_string(c.status);
     return false;
   }
-  if (size_ == 0) return c.operation != engine::Operation::kReceive;
+  if (size_ == 0 || fetches(op_)) return c.operation != engine::Operation::kReceive;
   if (c.operation != engine::Operation::kReceive) return false;
   api::ReceiveRequest r;
   r.connection = peer_.connection;
@@ -139,12 +142,12 @@ bool Ping::ask_server() {
   memory_.resize(2 * size_);
   link_ = std::make_unique<PerfLink>(*peer_.endpoint, peer_.connection);
   PerfPlan plan;
-  plan.op = PerfOp::kSend;
+  plan.op = op_;
   plan.ping_pong = true;
   plan.depth = 1;
   plan.size = size_;
   plan.count = UINT64_MAX;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 4 && op_ == PerfOp::kSend; ++i) {
     api::ReceiveRequest r;
     r.connection = peer_.connection;
     r.stream = 1;
@@ -166,6 +169,7 @@ bool Ping::ask_server() {
     if (const auto* refuse = std::get_if<PerfRefuse>(&**heard_)) error_ = refuse->text;
     if (const auto* ready = std::get_if<PerfReady>(&**heard_)) {
       if (ready->version == kPerfVersion) {
+        grant_ = ready->grant;
         link_->send(PerfGo{});
         return true;
       }
@@ -197,7 +201,12 @@ bool Ping::post() {
   w.stream = 1;
   // A Write without bytes touches no memory: whoever speaks the protocol accepts it.
   w.operation = size_ == 0 ? engine::Operation::kWrite : engine::Operation::kSend;
-  w.local = memory_.data();
+  if (op_ == PerfOp::kRead) w.operation = engine::Operation::kRead;
+  if (op_ == PerfOp::kFetchAdd) w.operation = engine::Operation::kFetchAdd;
+  w.remote_key = grant_.key;
+  w.remote_address = grant_.address;
+  w.operand = 1;
+  w.local = w.result = memory_.data();
   w.length = size_;
   Status status = Status::kOk;
   if (peer_.endpoint->post({&w, 1}, status) == 1) return true;
@@ -312,13 +321,22 @@ int Ping::end() {
 }  // namespace
 
 int run_ping(const PingOptions& options) {
-  const uint64_t size = parse_size(options.size, "--size");
+  PerfOp op = PerfOp::kSend;
+  if (options.op == "read") op = PerfOp::kRead;
+  if (options.op == "fetch-add") op = PerfOp::kFetchAdd;
+  uint64_t size = parse_size(options.size, "--size");
+  if (op == PerfOp::kFetchAdd) {
+    if (size != 0 && size != 8) {
+      throw UsageError{"--size " + options.size + ": fetch-add works on 8 bytes"};
+    }
+    size = 8;
+  }
   if (size > kMostPerfSize) throw UsageError{"--size " + options.size + ": at most 1G"};
   make_settings(options.peer.common);
   make_faults(options.peer.common);
   install_signals();
   arm_signals();
-  return Ping(options, size).run();
+  return Ping(options, op, size).run();
 }
 
 }  // namespace metaroce::tool
