@@ -21,6 +21,8 @@ using Connection = mr_connection;
 using Work = mr_work;
 using Receive = mr_receive;
 using Completion = mr_completion;
+using Segment = mr_segment;
+using StreamOptions = mr_stream_options;
 using Event = mr_event;
 
 /// A call that failed: its status, and the line of mr_last_error.
@@ -156,6 +158,35 @@ class Context {
   void close_stream(Connection connection, uint16_t stream) {
     check(mr_stream_close(get(), connection, stream));
   }
+
+  void set_stream(Connection connection, uint16_t stream, StreamOptions options) {
+    options.size = sizeof options;
+    check(mr_stream_set(get(), connection, stream, &options));
+  }
+  void reset_stream(Connection connection, uint16_t stream) {
+    check(mr_stream_reset(get(), connection, stream));
+  }
+  void drain_stream(Connection connection, uint16_t stream) {
+    check(mr_stream_drain(get(), connection, stream));
+  }
+  void set_domain(Connection connection, uint32_t domain) {
+    check(mr_connection_set_domain(get(), connection, domain));
+  }
+  /// A key of its own for a part of a region.
+  Region open_window(const Region& region, uint64_t offset, uint64_t length, uint32_t rights,
+                     uint32_t domain = 0) {
+    mr_region_info info{};
+    info.size = sizeof info;
+    check(mr_window_open(get(), region.handle(), offset, length, rights, domain, &info));
+    return Region(get(), info);
+  }
+  mr_queue create_queue() {
+    mr_queue queue = 0;
+    check(mr_queue_create(get(), &queue));
+    return queue;
+  }
+  void destroy_queue(mr_queue queue) { check(mr_queue_destroy(get(), queue)); }
+  void arm_queue(mr_queue queue, uint32_t count) { check(mr_queue_arm(get(), queue, count)); }
 
   /// How many were taken; less than all only when the context is full.
   size_t post(std::span<const Work> work) {

@@ -293,7 +293,8 @@ class Ping(unittest.TestCase):
                              "--json", "-")
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertEqual(json.loads(result.stdout)["answered"], 3)
-            self.assertEqual(run("ping", server.address, "--op", "fetch-add", "-s", 4).returncode, 2)
+            odd = run("ping", server.address, "--op", "fetch-add", "-s", 4)
+            self.assertEqual(odd.returncode, 2)
 
     def test_quiet_prints_the_summary_alone(self):
         with Server() as server:

@@ -28,7 +28,8 @@ std::vector<PerfPlan> make_plans(const PerfOptions& o) {
   plan.depth = o.depth != 0 ? o.depth : o.lat ? 1 : 16;
   plan.warmup_ns = to_ns(o.warmup);
   const bool fixed = plan.op == PerfOp::kFetchAdd;
-  const std::string size = !o.size.empty() ? o.size : o.all ? "2:8M" : fixed ? "8" : o.lat ? "64" : "64K";
+  const std::string usual = fixed ? "8" : o.lat ? "64" : "64K";
+  const std::string size = !o.size.empty() ? o.size : o.all ? "2:8M" : usual;
   const auto sizes = parse_sizes(size);
   plan.count = o.count;
   const double seconds = o.seconds > 0 ? o.seconds : sizes.size() > 1 ? 1.0 : 10.0;

@@ -248,6 +248,10 @@ void Context::drain_events() {
   ConnectionEvent e;
   while (endpoint_->next_event(e)) {
     const Time now = driver::now();
+    if (e.kind == ConnectionEventKind::kQueueLow) {  // of no connection
+      events_.emplace_back(e, Duration{});
+      continue;
+    }
     if (e.kind == ConnectionEventKind::kAccepted)
       add(e.connection, e.peer, now).stage = Stage::kOpen;
     const auto found = connections_.find(e.connection);
