@@ -68,7 +68,8 @@ typedef enum mr_status {
   MR_FLUSHED = 14,       /* ended because an earlier request failed or the connection closed */
   MR_CLOSED = 15,        /* the connection was closed */
   MR_PEER_GONE = 16,     /* the peer's process has ended or was restarted */
-  /* 17 to 63: more causes of the transport */
+  MR_NOT_TRUSTED = 17,   /* one side insists on keys that the other has not, or has others */
+  /* 18 to 63: more causes of the transport */
   MR_TIMEOUT = 64,       /* the time given to the call is over */
   MR_EMPTY = 65,         /* there is nothing to fetch */
   MR_BUSY = 66,          /* posted work still needs it */

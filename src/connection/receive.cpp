@@ -81,6 +81,10 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
   memory::Target target;
   const Refusal reason = admit(d, admission, target);
   if (!admission.accepted) {
+    if (reason == Refusal::kKey && !may_guess_key(now)) {  // MR-SEC-013
+      shared_.drop(DropReason::kKeyGuess);
+      return false;
+    }
     filter_->decide(d.s.cpsn, Fate::kRefused);
     ++slot->tx.counters->rx_refused;
     shared_.telemetry.emit(EventKind::packet_refused, handle_, d.s.path, d.s.path_seq, d.s.cpsn,
@@ -205,6 +209,8 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
       on_add_addr(now, packet);
       return true;
     case wire::ControlOpcode::kKeyUpdate:
+      // Its own tag has led to the new key already; a plain connection has none.
+      return session_ != nullptr;
     case wire::ControlOpcode::kResponseError:
       return false;
   }
@@ -222,6 +228,7 @@ void Connection::open_incoming(const wire::ControlPacket& packet, const RxPacket
   peer.scope = peer_[packet.plane].scope;
   if (peer_[packet.plane].family == 0) peer_[packet.plane] = peer;
   rx.open(packet.plane, generation, packet.start, peer);
+  if (session_ != nullptr) session_->open_receive_path(packet.path, generation, packet.start);
 }
 
 void Connection::on_probe(Time now, const RxPacket& rx) {

@@ -40,7 +40,7 @@ void Sha256::begin() {
   MR_ASSERT(done == 1);
 }
 
-void Sha256::add(Bytes bytes) {
+void Sha256::update(Bytes bytes) {
   const int done = EVP_DigestUpdate(context_, bytes.data(), bytes.size());
   MR_ASSERT(done == 1);
 }
@@ -58,19 +58,19 @@ Digest hmac(Bytes key, std::initializer_list<Bytes> parts) {
   Sha256 hash;
   std::array<std::byte, kBlock> block{};
   if (key.size() > kBlock) {
-    hash.add(key);
+    hash.update(key);
     const Digest shorter = hash.finish();
     std::copy(shorter.begin(), shorter.end(), block.begin());
   } else {
     std::copy(key.begin(), key.end(), block.begin());
   }
   for (std::byte& b : block) b ^= std::byte{0x36};
-  hash.add(block);
-  for (const Bytes part : parts) hash.add(part);
+  hash.update(block);
+  for (const Bytes part : parts) hash.update(part);
   const Digest inner = hash.finish();
   for (std::byte& b : block) b ^= std::byte{0x36 ^ 0x5c};
-  hash.add(block);
-  hash.add(inner);
+  hash.update(block);
+  hash.update(inner);
   wipe(block);
   return hash.finish();
 }

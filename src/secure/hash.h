@@ -17,8 +17,8 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
 
-  void add(Bytes bytes);
-  /// The digest of all that was added; begins anew.
+  void update(Bytes bytes);
+  /// The digest of all that came; begins anew.
   Digest finish();
 
  private:
