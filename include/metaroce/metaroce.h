@@ -99,6 +99,12 @@ enum {
   MR_CONTEXT_NO_ENVIRONMENT = 0x4   /* METAROCE_<SETTING> variables are not read */
 };
 
+typedef enum mr_security {
+  MR_SECURITY_DEFAULT = 0,
+  MR_SECURITY_OFFERED = 1, /* plain connections too, with peers that have no keys */
+  MR_SECURITY_REQUIRED = 2
+} mr_security;
+
 /* All zero but `size` is a good start: one plane on whatever interface, a free port. */
 typedef struct mr_context_options {
   size_t size;
@@ -114,6 +120,14 @@ typedef struct mr_context_options {
   int64_t spin_ns;              /* look for work this long before blocking; 0: 50 us, < 0: never */
   uint64_t seed;                /* of ids, keys and ports, for tests; 0: from the system */
   const char *faults;           /* faults to inject, as `metaroce send --fault`; NULL: none */
+  uint32_t security;            /* mr_security; MR_SECURITY_DEFAULT: required when keys are given */
+  uint32_t peer_key_count;
+  const char *psk_file;         /* pre-shared keys, mode 0600 (`metaroce keygen --psk`), or NULL */
+  const char *key_file;         /* own X25519 keys, mode 0600 (`metaroce keygen --x25519`), or NULL */
+  const char *const *peer_keys; /* public keys that are trusted: files, or 64 hexadecimal digits */
+  const char *identity;         /* name of the own key that mr_connect uses; NULL: the first */
+  const char *peer_key_name;    /* name of the key that peers of mr_connect must have; NULL: any */
+  const char *suites;           /* "AES-128-GCM,..." in order of preference; NULL: all */
 } mr_context_options;
 
 /* [any] Opens sockets and allocates; NULL options: all defaults. *context is NULL on errors. */

@@ -91,6 +91,7 @@ class Transmitter {
   std::vector<Stray> strays_;
   std::vector<std::byte> scratch_;
   std::unique_ptr<engine::TxRun> single_;
+  std::vector<std::byte> sealed_;  // payload of a run of a secured connection, encrypted
 };
 
 }  // namespace metaroce::driver

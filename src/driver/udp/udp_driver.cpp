@@ -276,6 +276,8 @@ void UdpDriver::place(std::span<const engine::RxPacket> packets,
   impl_->receiver_.place(packets, list);
 }
 
+void UdpDriver::secure_with(engine::Engine& engine) { impl_->receiver_.set_opener(&engine); }
+
 size_t UdpDriver::transmit(Time now, std::span<engine::TxRun> runs) {
   return impl_->transmitter_.send(now, runs);
 }
