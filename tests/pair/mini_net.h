@@ -126,6 +126,8 @@ class MiniNet {
 
   /// Sees each packet on its way; may be used to keep copies or to count.
   std::function<void(uint32_t from, uint32_t to, const std::vector<std::byte>&)> on_packet;
+  /// A hostile owner of a key: may change a header before it is sealed.
+  std::function<void(uint32_t from, std::byte* header, size_t length)> before_sealing;
   /// An attacker on the way: may change the packet; false: it is lost.
   std::function<bool(uint32_t from, uint32_t to, std::vector<std::byte>&)> meddle;
 
@@ -206,6 +208,11 @@ class MiniNet {
   void send(uint32_t index, engine::TxRun& run) {
     const bool sealed = run.session != nullptr;
     if (sealed) {
+      size_t begin = 0;
+      for (uint8_t i = 0; before_sealing && i < run.count; ++i) {
+        before_sealing(index, run.headers + begin, run.header_length[i]);
+        begin += run.header_length[i] + run.trailer;
+      }
       sealed_.resize(std::max(sealed_.size(), driver::payload_bytes(run)));
       driver::seal_run(run, sealed_);
     }
