@@ -120,11 +120,11 @@ typedef struct mr_context_options {
   int64_t spin_ns;              /* look for work this long before blocking; 0: 50 us, < 0: never */
   uint64_t seed;                /* of ids, keys and ports, for tests; 0: from the system */
   const char *faults;           /* faults to inject, as `metaroce send --fault`; NULL: none */
-  uint32_t security;            /* mr_security; MR_SECURITY_DEFAULT: required when keys are given */
+  uint32_t security;            /* mr_security; 0: required when keys are given */
   uint32_t peer_key_count;
   const char *psk_file;         /* pre-shared keys, mode 0600 (`metaroce keygen --psk`), or NULL */
-  const char *key_file;         /* own X25519 keys, mode 0600 (`metaroce keygen --x25519`), or NULL */
-  const char *const *peer_keys; /* public keys that are trusted: files, or 64 hexadecimal digits */
+  const char *key_file;         /* own X25519 keys, mode 0600 (`... --x25519`), or NULL */
+  const char *const *peer_keys; /* public keys that are trusted: files, or 64 hex digits */
   const char *identity;         /* name of the own key that mr_connect uses; NULL: the first */
   const char *peer_key_name;    /* name of the key that peers of mr_connect must have; NULL: any */
   const char *suites;           /* "AES-128-GCM,..." in order of preference; NULL: all */

@@ -204,7 +204,7 @@ struct ConnectionStatus {
   uint64_t in_flight_bytes = 0;
   Duration silent;               ///< since anything was heard of the peer
   uint8_t suite = 0;             ///< secure::Suite; 0: neither encrypted nor authenticated
-  const char* peer_name = "";    ///< of the key the peer proved to have; lives as long as the engine
+  const char* peer_name = "";    ///< of the key the peer has; lives as long as the engine
   uint32_t key_updates = 0;      ///< of our sending direction
   ConnectionCounters counters;
 };

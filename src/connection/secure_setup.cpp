@@ -175,7 +175,7 @@ bool Connection::secure_as_responder(const SecurePlan& plan, const wire::HelloPa
   const secure::Digest digest = transcript();
   secure::HandshakeKeys keys;
   secure::derive(digest, std::span<const Secret>(secrets).first(count), keys);
-  const secure::Proof proof = secure::accept_proof(keys, digest);
+  const secure::Proof proof = secure::accept_proof(keys, digest);  // MR-SEC-009
   const size_t length = accept_bytes_.size();
   accept_bytes_.resize(wire::kMaxHandshake);
   accept_bytes_.resize(wire::set_tlv(accept_bytes_.data(), length, wire::tlv::kProof, proof));

@@ -33,7 +33,7 @@ struct Text {
 
 Done check_secret(const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return unexpected(path + ": a key file must be a regular file");
-  if ((info.st_mode & 077) != 0) {
+  if ((info.st_mode & 077) != 0) {  // MR-SEC-012
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(info.st_mode & 07777));
     return unexpected(path + ": others may read this key (mode " + mode +

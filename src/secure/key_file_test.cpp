@@ -37,8 +37,8 @@ class KeyFile : public testing::Test {
 
 TEST_F(KeyFile, KeepsSeveralIdentities) {
   Config config;
-  const auto path = file("psk", "# two of them\nmetaroce-psk one " + kHex + "\n\nmetaroce-psk two " +
-                                    kHex + "\r\n");
+  const auto path = file("psk", "# two of them\nmetaroce-psk one " + kHex +
+                                    "\n\nmetaroce-psk two " + kHex + "\r\n");
   ASSERT_TRUE(read_psk_file(path, config)) << read_psk_file(path, config).error();
   ASSERT_EQ(config.psks.size(), 2u);
   EXPECT_EQ(to_hex(config.find_psk("two")->key.bytes()), kHex);

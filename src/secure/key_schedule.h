@@ -18,8 +18,8 @@ struct HandshakeKeys {
   Secret responder;
 };
 
-/// `transcript` binds the keys to every word of HELLO and ACCEPT; `inputs` are the shared secrets in
-/// the order of MR-SEC-010.
+/// `transcript` binds the keys to every word of HELLO and ACCEPT; `inputs` are the shared secrets
+/// in the order of MR-SEC-010.
 void derive(const Digest& transcript, std::span<const Secret> inputs, HandshakeKeys& out);
 
 Proof accept_proof(const HandshakeKeys& keys, const Digest& transcript);

@@ -71,7 +71,7 @@ void Session::seal(const PacketName& name, Bytes header, const std::byte* in, si
   Path& path = name.ack ? send_acks_ : send_paths_[name.path];
   const uint64_t counter = extend(path.newest, name.sequence);
   path.newest = std::max(path.newest, counter);
-  // MR-SEC-004
+  // MR-SEC-004, MR-SEC-005: class, path, generation and count make it one of its kind.
   send_->cipher.seal(nonce(*send_, name, path.generation, counter), header, in, length, out, tag);
 }
 

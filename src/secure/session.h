@@ -43,7 +43,7 @@ class Session {
   /// Encrypts `length` bytes from `in` to `out`; the header is final, PHASE included.
   void seal(const PacketName& name, Bytes header, const std::byte* in, size_t length,
             std::byte* out, std::byte* tag);
-  /// Packets given to be sealed; counted by the engine, since what is sealed is the driver's matter.
+  /// Packets given to be sealed; counted by the engine, since sealing is the driver's matter.
   void count_sent(uint32_t packets) { sent_under_key_ += packets; }
   uint64_t sent_under_key() const { return sent_under_key_; }
   uint32_t send_generation() const { return send_generation_; }

@@ -299,7 +299,9 @@ void Network::send(Time now, int side, const engine::TxRun& run) {
       if (run.payload[i] != nullptr) std::memcpy(out + header_length, run.payload[i], payload);
       else std::memset(out + header_length, 0, payload);
     }
-    if (packet.sealed) std::memcpy(out + header_length + payload, begin + header_length, run.trailer);
+    if (packet.sealed) {
+      std::memcpy(out + header_length + payload, begin + header_length, run.trailer);
+    }
     const SocketAddress& moved = moved_[run.plane][static_cast<size_t>(1 - side)];
     const bool routed = run.to.same_host(
         moved.family != 0 ? moved : plane_address(run.plane, 1 - side, 0));

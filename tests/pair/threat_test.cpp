@@ -108,7 +108,9 @@ TEST(Threat, InjectedCloseClosesNothing) {
   bytes.resize(bytes.size() + wire::kTagBytes);
   net.inject(bytes);
   // And the hints that carry no tag: they are hints.
-  wire::UnknownConnectionPacket unknown{wire::load32(data.data() + 4), wire::load32(data.data() + 8)};
+  wire::UnknownConnectionPacket unknown;
+  unknown.word1 = wire::load32(data.data() + 4);
+  unknown.word2 = wire::load32(data.data() + 8);
   std::vector<std::byte> hint(64);
   hint.resize(wire::encode(unknown, hint.data()));
   net.send_raw(0, net.node(1).address, hint);
@@ -299,7 +301,8 @@ TEST(Threat, MalformedTlvsDropThePacketAndNothingElse) {
       bad[wire::kHelloFixed + rng.below(tlvs)] = static_cast<std::byte>(rng.next32());
     }
     wire::store64(bad.data() + 12, rng.next());
-    if (i % 3 == 0) wire::store32(bad.data() + 28, 1u << 24 | static_cast<uint32_t>(rng.below(700)));
+    const auto length = static_cast<uint32_t>(rng.below(700));
+    if (i % 3 == 0) wire::store32(bad.data() + 28, 1u << 24 | length);
     net.send_raw(1, stranger(static_cast<uint8_t>(i)), bad);
   }
   net.run_for(milliseconds(2));
@@ -422,7 +425,7 @@ TEST(Threat, AnswersDoNotTellWhichIdsAreInUse) {
 
 TEST(Threat, NumbersOfAProductAreNotOfASeed) {
   MR_COVERS("MR-SEC-008");
-  // A source that is asked: ids, nonces, start numbers, ephemeral keys and region keys come from it.
+  // A source that is asked: ids, nonces, start numbers, ephemeral and region keys come from it.
   struct Counting final : RandomSource {
     void fill(std::span<std::byte> out) override {
       bytes += out.size();

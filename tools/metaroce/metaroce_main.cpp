@@ -160,10 +160,7 @@ int main(int argc, char** argv) {
       command = "replay";
       return run_replay(replay_options);
     }
-    if (app.got_subcommand(keygen)) {
-      command = "keygen";
-      return run_keygen(keygen_options);
-    }
+    if (app.got_subcommand(keygen)) return command = "keygen", run_keygen(keygen_options);
     if (app.got_subcommand(perf)) {
       command = "perf";
       return run_perf(perf_options);

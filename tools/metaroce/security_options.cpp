@@ -151,7 +151,7 @@ int run_keygen(const KeygenOptions& options) {
                       {"kind", options.psk ? "psk" : "x25519"},
                       {"name", name},
                       {"file", options.out},
-                      {"public", made->empty() ? json() : json(made->substr(made->rfind(' ') + 1))}};
+                      {"public", options.psk ? json() : json(made->substr(made->rfind(' ') + 1))}};
     std::printf("%s\n", report.dump(2).c_str());
   } else if (!made->empty()) {
     std::printf("%s\n", made->c_str());
