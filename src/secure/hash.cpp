@@ -55,7 +55,8 @@ Digest Sha256::finish() {
 }
 
 Digest hmac(Bytes key, std::initializer_list<Bytes> parts) {
-  Sha256 hash;
+  // Made once: keys go on while packets fly, and nothing is allocated then.
+  static thread_local Sha256 hash;
   std::array<std::byte, kBlock> block{};
   if (key.size() > kBlock) {
     hash.update(key);
