@@ -33,6 +33,7 @@ struct Options {
   bool detail = false;
   std::vector<int> pin{0, 1};
   std::vector<std::string> set;
+  std::string suite;  ///< of a secured connection; "": plain
 };
 
 struct Grant {  // what the receiver tells the sender through a pipe
@@ -88,12 +89,20 @@ Side open_side(const Options& o, uint16_t port, bool accept) {
       throw std::runtime_error("bad setting " + s);
     }
   }
+  if (!o.suite.empty()) {
+    // Both processes make the same key: what is measured is what a key costs, not who has it.
+    config.security.policy = secure::Policy::kRequired;
+    config.security.suites = {secure::suite_of(o.suite)};
+    config.security.psks.push_back({"bench", {}});
+  }
+  const bool secured = !o.suite.empty();
   config.settings.inflight_packets =
       std::min(config.settings.inflight_packets, side.driver->inflight_packets());
   config.local = side.driver->local();
   config.plane_mtu = side.driver->plane_mtu();
   config.accept = accept;
   side.engine = std::make_unique<engine::Engine>(std::move(config), Rng(accept ? 1 : 2));
+  if (secured) side.driver->secure_with(*side.engine);
   return side;
 }
 
@@ -262,6 +271,8 @@ int main(int argc, char** argv) {
   app.add_option("--buffers", o.buffers, "socket buffer bytes")->capture_default_str();
   app.add_option("--pin", o.pin, "processors of receiver and sender")->expected(2);
   app.add_option("--set", o.set, "NAME=VALUE, a setting of the engine");
+  app.add_option("--suite", o.suite, "AEAD suite of a secured connection; plain without")
+      ->check(CLI::IsMember({"AES-128-GCM", "AES-256-GCM", "ChaCha20-Poly1305"}));
   app.add_flag("--json", o.json, "one JSON object");
   app.add_flag("--detail", o.detail, "system calls and paths");
   CLI11_PARSE(app, argc, argv);

@@ -68,7 +68,8 @@ typedef enum mr_status {
   MR_FLUSHED = 14,       /* ended because an earlier request failed or the connection closed */
   MR_CLOSED = 15,        /* the connection was closed */
   MR_PEER_GONE = 16,     /* the peer's process has ended or was restarted */
-  /* 17 to 63: more causes of the transport */
+  MR_NOT_TRUSTED = 17,   /* one side insists on keys that the other has not, or has others */
+  /* 18 to 63: more causes of the transport */
   MR_TIMEOUT = 64,       /* the time given to the call is over */
   MR_EMPTY = 65,         /* there is nothing to fetch */
   MR_BUSY = 66,          /* posted work still needs it */
@@ -98,6 +99,12 @@ enum {
   MR_CONTEXT_NO_ENVIRONMENT = 0x4   /* METAROCE_<SETTING> variables are not read */
 };
 
+typedef enum mr_security {
+  MR_SECURITY_DEFAULT = 0,
+  MR_SECURITY_OFFERED = 1, /* plain connections too, with peers that have no keys */
+  MR_SECURITY_REQUIRED = 2
+} mr_security;
+
 /* All zero but `size` is a good start: one plane on whatever interface, a free port. */
 typedef struct mr_context_options {
   size_t size;
@@ -113,6 +120,14 @@ typedef struct mr_context_options {
   int64_t spin_ns;              /* look for work this long before blocking; 0: 50 us, < 0: never */
   uint64_t seed;                /* of ids, keys and ports, for tests; 0: from the system */
   const char *faults;           /* faults to inject, as `metaroce send --fault`; NULL: none */
+  uint32_t security;            /* mr_security; 0: required when keys are given */
+  uint32_t peer_key_count;
+  const char *psk_file;         /* pre-shared keys, mode 0600 (`metaroce keygen --psk`), or NULL */
+  const char *key_file;         /* own X25519 keys, mode 0600 (`... --x25519`), or NULL */
+  const char *const *peer_keys; /* public keys that are trusted: files, or 64 hex digits */
+  const char *identity;         /* name of the own key that mr_connect uses; NULL: the first */
+  const char *peer_key_name;    /* name of the key that peers of mr_connect must have; NULL: any */
+  const char *suites;           /* "AES-128-GCM,..." in order of preference; NULL: all */
 } mr_context_options;
 
 /* [any] Opens sockets and allocates; NULL options: all defaults. *context is NULL on errors. */

@@ -13,6 +13,7 @@
 #include "driver/common/socket_address.h"
 #include "driver/udp/udp_driver.h"
 #include "engine/engine.h"
+#include "secure/random.h"
 #include "telemetry/recorded_engine.h"
 #include "telemetry/sinks.h"
 #include "telemetry/stat_page.h"
@@ -60,6 +61,28 @@ std::string mismatch_text(uint32_t detail) {
          versions_text(detail & 0xFFFF) + "; update the older side";
 }
 
+/// Why a set-up ended for want of trust, and what to do.
+std::string distrust_text(uint32_t detail, secure::Policy policy) {
+  switch (static_cast<wire::SetupRefusal>(detail >> 24)) {
+    case wire::SetupRefusal::kSecurityRequired:
+      return "requires a secured connection: give --psk-file or --peer-key";
+    case wire::SetupRefusal::kUnknownKey:
+      return "and this side do not know each other's keys: check the identity and that both sides "
+             "have the other's public key, or the same pre-shared key";
+    case wire::SetupRefusal::kNoSecurity:
+      return policy == secure::Policy::kRequired
+                 ? "offers no secured connection, and this side requires one: give the peer keys, "
+                   "or do without here"
+                 : "offers no secured connection";
+    case wire::SetupRefusal::kNoSuite:
+      return "shares no AEAD suite with this side: check --suites of both";
+    case wire::SetupRefusal::kWrongProof:
+      return "did not prove to have the key: the pre-shared keys of both sides differ, or somebody "
+             "changes packets on the way";
+    default: return "does not trust this side";
+  }
+}
+
 uint64_t system_seed() {
   uint64_t seed = 0;
   if (getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
@@ -79,6 +102,17 @@ Endpoint::~Endpoint() {
 }
 
 Expected<std::unique_ptr<Endpoint>, Error> Endpoint::open(const EndpointOptions& options) {
+  const bool keys = options.security.policy != secure::Policy::kPlain;
+  if (keys && !options.security.has_keys()) {
+    return unexpected(Error{Status::kInvalid, EINVAL,
+                            "security needs keys: a pre-shared key, or an own X25519 key and at "
+                            "least one of a peer"});
+  }
+  if (keys && !options.record.empty()) {
+    return unexpected(Error{Status::kInvalid, EINVAL,
+                            "a secured endpoint cannot be recorded: the recording would have to "
+                            "hold its keys"});
+  }
   std::unique_ptr<Endpoint> endpoint(new Endpoint(options));
   driver::UdpOptions udp;
   udp.local = options.local;
@@ -107,7 +141,13 @@ Expected<std::unique_ptr<Endpoint>, Error> Endpoint::open(const EndpointOptions&
   const uint64_t seed = options.seed != 0 ? options.seed : system_seed();
   const auto taps = endpoint->open_taps(config, seed);
   if (!taps) return unexpected(taps.error());
-  endpoint->engine_ = std::make_unique<engine::Engine>(std::move(config), Rng(seed));
+  config.security = options.security;
+  // MR-SEC-008: only what is to be repeated, a test or a recording, may be guessed from a seed.
+  const bool seeded = options.seed != 0 || !options.record.empty();
+  endpoint->random_ = std::make_unique<secure::SystemRandom>();
+  endpoint->engine_ = std::make_unique<engine::Engine>(
+      std::move(config), seeded ? Rng(seed) : Rng(*endpoint->random_));
+  if (keys) endpoint->driver_->secure_with(*endpoint->engine_);
   return endpoint;
 }
 
@@ -239,6 +279,12 @@ Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration
               who +
                   " is unreachable: the network reports no way there; check the address, the "
                   "route and the interface"};
+    case Status::kNotTrusted:
+      return {status, EACCES, who + " " + distrust_text(detail, options_.security.policy)};
+    case Status::kInvalid:
+      return {status, EINVAL,
+              who + ": there is no key named \"" + options_.identity + "\" or no pinned key \"" +
+                  options_.peer_key + "\""};
     case Status::kMismatch:
       return {status, EPROTO, who + " " + mismatch_text(detail)};
     case Status::kFull:
@@ -257,8 +303,7 @@ Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration
 Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddress> peer,
                                                     Duration timeout) {
   if (peer.empty()) return unexpected(Error{Status::kInvalid, EINVAL, "no address to connect to"});
-  engine::ConnectRequest request;
-  request.peer.assign(peer.begin(), peer.end());
+  const engine::ConnectRequest request = request_to(peer);
   const Time begin = driver::now();
   const auto handle = tapped().connect(begin, request);
   if (!handle) return unexpected(connect_error(peer[0], handle.error(), timeout));
@@ -282,11 +327,13 @@ Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddres
   }
 }
 
+engine::ConnectRequest Endpoint::request_to(std::span<const SocketAddress> peer) const {
+  return {{peer.begin(), peer.end()}, options_.identity, options_.peer_key};
+}
+
 Expected<ConnectionHandle, Error> Endpoint::start_connect(std::span<const SocketAddress> peer) {
   if (peer.empty()) return unexpected(Error{Status::kInvalid, EINVAL, "no address to connect to"});
-  engine::ConnectRequest request;
-  request.peer.assign(peer.begin(), peer.end());
-  const auto handle = tapped().connect(driver::now(), request);
+  const auto handle = tapped().connect(driver::now(), request_to(peer));
   if (!handle) return unexpected(connect_error(peer[0], handle.error(), {}));
   return *handle;
 }

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "base/expected.h"
+#include "base/random_source.h"
 #include "base/settings.h"
 #include "driver/common/fault_injector.h"
 #include "driver/common/fault_spec.h"
 #include "driver/udp/udp_options.h"
 #include "engine/api.h"
 #include "memory/regions.h"
+#include "secure/config.h"
 
 namespace metaroce::driver {
 class UdpDriver;
@@ -22,6 +24,7 @@ class UdpDriver;
 namespace metaroce::engine {
 class Engine;
 struct EngineConfig;
+struct ConnectRequest;
 }  // namespace metaroce::engine
 namespace metaroce::telemetry {
 class JsonTrace;
@@ -58,10 +61,14 @@ struct EndpointOptions {
   bool accept = false;  ///< peers may connect
   Settings settings;
   driver::FaultSpec faults;
-  uint64_t seed = 0;  ///< of ids, keys and ports; 0: from the system
+  uint64_t seed = 0;  ///< of ids, keys and ports; 0: from the system's cryptographic generator
+  secure::Config security;  ///< keys; the default is plain
+  std::string identity;     ///< which own key connect() uses, by name; "": the first
+  std::string peer_key;     ///< the pinned key that the peer of connect() must have; "": any
   uint32_t receive_buffer = 8u << 20;
   uint32_t send_buffer = 1u << 20;
   Duration spin = microseconds(50);
+  /// Not with keys: what is needed to repeat the calls would be the keys themselves.
   std::string record;  ///< file that gets every call of the engine (docs/telemetry.md); "": none
   std::string trace;   ///< file that gets every event of the engine (JSON text sequences); "": none
   bool publish = true;  ///< show the connections to `metaroce stat`
@@ -187,6 +194,7 @@ class Endpoint {
  private:
   struct CountingEngine;
   CountingEngine tapped();
+  engine::ConnectRequest request_to(std::span<const SocketAddress> peer) const;
   Expected<void, Error> open_taps(engine::EngineConfig& config, uint64_t seed);
   explicit Endpoint(const EndpointOptions& options);
   uint64_t tune(const telemetry::Tune& what);
@@ -195,6 +203,7 @@ class Endpoint {
   bool take_event(ConnectionHandle connection, ConnectionEventKind kind, ConnectionEvent& out);
 
   EndpointOptions options_;
+  std::unique_ptr<RandomSource> random_;
   std::unique_ptr<driver::UdpDriver> driver_;
   std::unique_ptr<telemetry::Recorder> recorder_;
   std::unique_ptr<telemetry::PcapWriter> pcap_;

@@ -28,7 +28,8 @@ namespace metaroce {
   X(port_changed, "before", "after", "epoch", "a path got another source port")                  \
   X(backstop, "cpsn", "", "", "the backstop timer sent the oldest packet again")                 \
   X(stall_begin, "reason", "", "", "work waits and nothing may be sent")                         \
-  X(stall_end, "reason", "ns", "", "what was stalled goes on")
+  X(stall_end, "reason", "ns", "", "what was stalled goes on")                                    \
+  X(key_updated, "generation", "packets", "", "what is sent is sealed under the next key")
 
 enum class EventKind : uint8_t {
 #define X(name, a, b, c, meaning) name,

@@ -3,16 +3,23 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
+
+#include "base/random_source.h"
 
 namespace metaroce {
 
-/// xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64. Not for secrets.
+/// xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64: for simulations and tests. Its
+/// numbers can be guessed from earlier ones; a product gives it a source, and then every number,
+/// of forks too, comes from there (MR-SEC-008).
 class Rng {
  public:
   explicit Rng(uint64_t seed = 1) {
     for (auto& word : state_) word = splitmix(seed);
   }
+  /// `source` outlives this and what is forked of it.
+  explicit Rng(RandomSource& source) : Rng(1) { source_ = &source; }
 
   /// The whole state, to go on from it later (recordings).
   std::array<uint64_t, 4> state() const { return {state_[0], state_[1], state_[2], state_[3]}; }
@@ -23,6 +30,11 @@ class Rng {
   }
 
   uint64_t next() {
+    if (source_ != nullptr) [[unlikely]] {
+      uint64_t drawn = 0;
+      source_->fill(std::as_writable_bytes(std::span(&drawn, 1)));
+      return drawn;
+    }
     const uint64_t result = rotl(state_[1] * 5, 7) * 9;
     const uint64_t t = state_[1] << 17;
     state_[2] ^= state_[0];
@@ -32,6 +44,16 @@ class Rng {
     state_[2] ^= t;
     state_[3] = rotl(state_[3], 45);
     return result;
+  }
+
+  /// Key material, nonces: byte by byte the same on every machine for the same seed.
+  void fill(std::span<std::byte> out) {
+    if (source_ != nullptr) return source_->fill(out);
+    uint64_t word = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (i % 8 == 0) word = next();
+      out[i] = static_cast<std::byte>(word >> (8 * (i % 8)));
+    }
   }
 
   uint32_t next32() { return static_cast<uint32_t>(next() >> 32); }
@@ -47,6 +69,7 @@ class Rng {
 
   /// An independent stream, the same for the same seed, name and index.
   Rng fork(std::string_view name, uint64_t index = 0) const {
+    if (source_ != nullptr) return *this;
     uint64_t h = state_[0] ^ 0x9e3779b97f4a7c15ull;
     for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
     h ^= state_[3] + index * 0xd1342543de82ef95ull;
@@ -63,6 +86,7 @@ class Rng {
   }
 
   uint64_t state_[4];
+  RandomSource* source_ = nullptr;
 };
 
 }  // namespace metaroce

@@ -21,6 +21,7 @@ const char* to_string(Status status) {
     case Status::kFlushed: return "flushed";
     case Status::kClosed: return "closed";
     case Status::kPeerGone: return "peer gone";
+    case Status::kNotTrusted: return "not trusted";
     case Status::kCount: break;
   }
   return "?";

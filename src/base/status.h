@@ -25,6 +25,7 @@ enum class Status : uint8_t {
   kFlushed,         ///< ended because an earlier operation failed or the connection closed
   kClosed,
   kPeerGone,        ///< the peer's process is gone or was restarted: it knows nothing of us
+  kNotTrusted,      ///< one side insists on keys that the other has not, or has others
   kCount
 };
 

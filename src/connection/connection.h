@@ -8,7 +8,9 @@
 
 #include "connection/cpsn_filter.h"
 #include "connection/run_writer.h"
+#include "connection/secure_setup.h"
 #include "connection/shared.h"
+#include "secure/session.h"
 #include "wire/control_packet.h"
 #include "wire/data_packet.h"
 #include "wire/handshake_packet.h"
@@ -24,7 +26,8 @@ class Connection final : public path::Listener, private message::OperationHost {
   ~Connection();
 
   // --- set-up (handshake.cpp) ---
-  void start_connect(Time now, const std::vector<SocketAddress>& peer);
+  void start_connect(Time now, const std::vector<SocketAddress>& peer,
+                     std::unique_ptr<SecureSetup> security = nullptr);
   /// Responder: takes a HELLO that no connection knew; `proven`: its source address is no lie.
   void start_accept(Time now, const wire::HelloPacket& hello, const RxPacket& rx, bool proven);
   void on_hello_again(Time now, const wire::HelloPacket& hello, const RxPacket& rx);
@@ -40,6 +43,8 @@ class Connection final : public path::Listener, private message::OperationHost {
   void on_cookie(Time now, const wire::CookiePacket& cookie, const RxPacket& rx);
   void on_confirm(Time now, const wire::ConfirmPacket& confirm, const RxPacket& rx);
   void on_refuse(Time now, const wire::RefusePacket& refuse, const RxPacket& rx);
+  /// A sealed packet of a half-open connection says what CONFIRM says (MR-CONN-014).
+  void on_sealed_confirm(Time now, const RxPacket& rx);
   uint64_t nonce() const { return nonce_; }
   uint64_t peer_nonce() const { return peer_nonce_; }
   bool is_responder() const { return !initiator_; }
@@ -66,6 +71,19 @@ class Connection final : public path::Listener, private message::OperationHost {
   void on_ack(Time now, const RxPacket& rx);
   /// True if it speaks of this connection.
   bool on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet);
+
+  // --- keys (sealed.cpp) ---
+  bool secured() const { return session_ != nullptr; }
+  /// Decrypts in place; `body` becomes the length without the tag. kNone, or why it is dropped.
+  wire::DropReason open_sealed(Time now, std::span<std::byte> packet, size_t& body);
+  /// Before transmit(): a key that sealed enough is followed by the next one (MR-SEC-006).
+  void renew_key(Time now) {
+    if (session_ != nullptr) renew_sealing_key(now);
+  }
+  /// After transmit().
+  void count_sealed(std::span<const TxRun> runs);
+  /// An attempt that wants this very peer takes no other one for it.
+  bool may_yield_to(const wire::HelloPacket& hello) const;
 
   // --- sending (scheduler.cpp) ---
   size_t transmit(Time now, std::span<TxRun> runs);
@@ -158,6 +176,25 @@ class Connection final : public path::Listener, private message::OperationHost {
   void note_stall(Time now);
   StallReason stall_reason(Time now) const;
   StallReason stall_of_waiting() const;
+
+  // security (secure_setup.cpp, sealed.cpp)
+  void offer_security(wire::HandshakeParams& params, bool accept);
+  bool secure_as_responder(const SecurePlan& plan, const wire::HelloPacket& hello);
+  wire::SetupRefusal secure_as_initiator(const wire::HelloPacket& accept);
+  secure::Digest transcript() const;
+  void install_keys(const secure::HandshakeKeys& keys);
+  void open_sealing(const PathSlot& slot, uint32_t start) {
+    if (session_ != nullptr) {
+      session_->open_send_path(slot.tx.id, static_cast<uint16_t>(slot.tx.generation), start);
+    }
+  }
+  uint32_t trailer_bytes() const {
+    return static_cast<uint32_t>(session_ == nullptr ? wire::kCrcBytes : wire::kTagBytes);
+  }
+  void renew_sealing_key(Time now);
+  void on_key_update_heard(Time now);
+  bool may_guess_key(Time now);
+  void confirmed(Time now, const RxPacket& rx);
 
   // set-up
   void create_tables(uint32_t peer_cpsn);
@@ -315,6 +352,13 @@ class Connection final : public path::Listener, private message::OperationHost {
   uint64_t peer_nonce_ = 0;
   uint32_t start_seq_ = 0;
   uint32_t start_cpsn_ = 0;
+  std::unique_ptr<SecureSetup> security_;     ///< until the connection is open
+  std::unique_ptr<secure::Session> session_;  ///< null: plain
+  const char* peer_name_ = "";
+  bool key_update_pending_ = false;  ///< KEY_UPDATE is on its way
+  Time key_update_from_{0};          ///< no further update before
+  Time key_guesses_from_{0};         ///< begin of the second that is counted
+  uint32_t key_guesses_ = 0;
   SocketAddress peer_from_;  ///< where the answer to a HELLO goes
   std::unique_ptr<wire::HandshakeParams> peer_params_;  ///< until the connection is open
   uint8_t peer_max_paths_ = 0;

@@ -277,6 +277,9 @@ void Connection::on_control_accepted(uint32_t slot_index) {
     case wire::ControlOpcode::kClose:
       fail(current_time_, Status::kClosed, ConnectionEventKind::kClosed);
       return;
+    case wire::ControlOpcode::kKeyUpdate:
+      on_key_update_heard(current_time_);
+      return;
     default:
       return;
   }

@@ -3,26 +3,13 @@
 
 #include "base/siphash.h"
 #include "connection/connection.h"
+#include "connection/transcript.h"
 
 namespace metaroce::connection {
-namespace {
-
-/// Words 2 to 6 and the TLVs without the cookie, as MR-CONN-011 wants them.
-void absorb(SipHash& hash, std::span<const std::byte> packet, size_t fixed) {
-  hash.update(packet.subspan(8, 20));
-  const size_t end = fixed + (wire::load32(packet.data() + 28) & 0xFFFF);
-  for (size_t at = fixed; at + 2 <= end && end <= packet.size();) {
-    const auto type = static_cast<uint8_t>(packet[at]) & 0x7F;
-    const size_t size = (2 + static_cast<size_t>(packet[at + 1]) + 3) / 4 * 4;
-    if (type != wire::tlv::kCookie) hash.update(packet.subspan(at, std::min(size, end - at)));
-    at += size;
-  }
-}
-
-}  // namespace
-
-void Connection::start_connect(Time now, const std::vector<SocketAddress>& peer) {
+void Connection::start_connect(Time now, const std::vector<SocketAddress>& peer,
+                               std::unique_ptr<SecureSetup> security) {
   initiator_ = called_ = true;
+  security_ = std::move(security);
   planes_ = static_cast<uint8_t>(std::min(shared_.local.size(), peer.size()));
   for (size_t i = 0; i < peer.size() && i < peer_.size(); ++i) peer_[i] = peer[i];
   peer_from_ = peer[0];
@@ -89,6 +76,7 @@ void Connection::encode_hello(bool accept) {
     const uint32_t common = p.params.versions & peer_params_->versions;
     p.params.versions = static_cast<uint16_t>(std::bit_floor(common));
   }
+  offer_security(p.params, accept);
   std::vector<std::byte>& bytes = accept ? accept_bytes_ : hello_bytes_;
   bytes.resize(wire::kMaxHandshake);
   const size_t length = wire::encode(p, bytes.data());
@@ -153,8 +141,17 @@ void Connection::start_accept(Time now, const wire::HelloPacket& hello, const Rx
   nonce_ = shared_.rng.next();
   start_seq_ = shared_.rng.next32();
   start_cpsn_ = shared_.rng.next32();
-  encode_hello(true);
-  mac_ = transcript_mac();
+  const SecurePlan plan = plan_security(shared_.security, hello);
+  if (plan.secured) {
+    if (!secure_as_responder(plan, hello)) {  // a key that nobody honest has
+      state_ = ConnectionState::kDead;
+      return shared_.drop(wire::DropReason::kBadField);
+    }
+  } else {
+    security_.reset();
+    encode_hello(true);
+    mac_ = transcript_mac();
+  }
   create_tables(hello.start_cpsn);
   accept_due_ = true;
   setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
@@ -204,9 +201,14 @@ void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPa
                     accept.params.versions;
     return fail(now, Status::kMismatch, ConnectionEventKind::kFailed);
   }
-  remember_peer(accept, rx);
   accept_bytes_.assign(rx.bytes.begin(), rx.bytes.end());
-  mac_ = transcript_mac();
+  remember_peer(accept, rx);
+  const wire::SetupRefusal distrust = secure_as_initiator(accept);
+  if (distrust != wire::SetupRefusal::kOther) {
+    setup_detail_ = static_cast<uint32_t>(distrust) << 24;
+    return fail(now, Status::kNotTrusted, ConnectionEventKind::kFailed);
+  }
+  if (session_ == nullptr) mac_ = transcript_mac();
   create_tables(accept.start_cpsn);
   confirm_due_ = true;
   announce_acks_ = true;
@@ -234,6 +236,11 @@ void Connection::on_refuse(Time now, const wire::RefusePacket& refuse, const RxP
     case wire::SetupRefusal::kNoRoom:
       setup_hint_ = Status::kRefused;  // a place may become free: the next HELLO asks again
       return;
+    case wire::SetupRefusal::kSecurityRequired:
+    case wire::SetupRefusal::kUnknownKey:
+    case wire::SetupRefusal::kNoSecurity:
+    case wire::SetupRefusal::kNoSuite:
+      return fail(now, Status::kNotTrusted, ConnectionEventKind::kFailed);
     default:
       return fail(now, Status::kRefused, ConnectionEventKind::kFailed);
   }
@@ -266,6 +273,14 @@ void Connection::on_confirm(Time now, const wire::ConfirmPacket& confirm, const 
   if (confirm.mac != mac_) {  // MR-CONN-012
     return shared_.drop(wire::DropReason::kBadField);
   }
+  confirmed(now, rx);
+}
+
+void Connection::on_sealed_confirm(Time now, const RxPacket& rx) {
+  if (state_ == ConnectionState::kAccepting && session_ != nullptr) confirmed(now, rx);
+}
+
+void Connection::confirmed(Time now, const RxPacket& rx) {
   // The plane that works both ways is the one the initiator chose.
   if (rx.plane != setup_plane_) {
     const uint16_t service = peer_params_->planes[rx.plane].port;
@@ -290,6 +305,7 @@ void Connection::open_handshake_paths() {
     PathSlot& slot = *paths_[i];
     slot.tx.open(static_cast<uint8_t>(i), setup_plane_, start_seq_ + (i << 24), take_port(),
                  path::State::kGood, guess);
+    open_sealing(slot, start_seq_ + (i << 24));
     slot.tx.pmtu = 1280;
     tell_path_state(slot);
     note_change(slot, PathChange::kOpened);
@@ -316,6 +332,7 @@ void Connection::become_open(Time now, ConnectionEventKind kind) {
   state_ = ConnectionState::kOpen;
   std::vector<std::byte>().swap(hello_bytes_);  // the MAC is all that is needed of them
   std::vector<std::byte>().swap(accept_bytes_);
+  security_.reset();
   hello_due_ = accept_due_ = false;
   measure_setup(now);
   setup_at_ = setup_give_up_ = kNever;

@@ -13,6 +13,10 @@
 #include "message/work.h"
 #include "wire/types.h"
 
+namespace metaroce::secure {
+class Session;
+}
+
 namespace metaroce::connection {
 
 /// One received packet, verified by the driver: `bytes` ends before the trailer.
@@ -21,6 +25,14 @@ struct RxPacket {
   Ecn ecn = Ecn::kNotEct;
   uint8_t plane = 0;  ///< index into EngineConfig::local of the address it came to
   SocketAddress from;
+  bool sealed = false;  ///< Engine::open decrypted it: it comes from the peer and nobody else
+};
+
+/// What Engine::open found a datagram to be.
+enum class Opening : uint8_t {
+  kPlain,    ///< not sealed: the driver verifies its CRC
+  kOpened,   ///< decrypted in place
+  kDropped,  ///< of a secured connection and not good; counted
 };
 
 /// "Copy this payload there": carried out by the driver before its next poll of the engine.
@@ -49,6 +61,7 @@ struct TxRun {
   uint8_t path = 0;
   uint8_t count = 0;
   uint8_t trailer = wire::kCrcBytes;
+  secure::Session* session = nullptr;  ///< seals the packets; null: a CRC each
   Ecn ecn = Ecn::kEct0;
   bool is_data = false;     ///< sequenced packets (data, control, probe); false: ACK, handshake
   bool needs_df = true;     ///< padded probe or data: never fragment
@@ -196,6 +209,9 @@ struct ConnectionStatus {
   uint64_t bytes_waiting = 0;    ///< posted and never sent
   uint64_t in_flight_bytes = 0;
   Duration silent;               ///< since anything was heard of the peer
+  uint8_t suite = 0;             ///< secure::Suite; 0: neither encrypted nor authenticated
+  const char* peer_name = "";    ///< of the key the peer has; lives as long as the engine
+  uint32_t key_updates = 0;      ///< of our sending direction
   ConnectionCounters counters;
 };
 

@@ -102,6 +102,11 @@ void Connection::fill_status(Time now, ConnectionStatus& out) const {
   out.bytes_waiting = sender_.bytes_waiting();
   out.in_flight_bytes = in_flight_bytes_;
   out.silent = now > heard_at_ ? now - heard_at_ : Duration{};
+  if (session_ != nullptr) {
+    out.suite = static_cast<uint8_t>(session_->suite());
+    out.peer_name = peer_name_;
+    out.key_updates = session_->send_generation();
+  }
   out.counters = counters_;
   out.counters.messages_sent = sender_.messages_accepted();
   out.counters.messages_received = receiver_.messages_delivered();

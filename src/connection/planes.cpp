@@ -23,7 +23,7 @@ uint16_t Connection::take_port() {
 
 uint32_t Connection::payload_for(uint8_t plane, uint16_t pmtu) const {
   const uint32_t overhead = ip_header(shared_.local[plane]) + kUdpHeader +
-                            static_cast<uint32_t>(wire::kMaxPayloadHeader + wire::kCrcBytes);
+                            static_cast<uint32_t>(wire::kMaxPayloadHeader) + trailer_bytes();
   const uint32_t room = pmtu > overhead ? pmtu - overhead : 0;
   return std::min(room, shared_.settings.max_payload) & ~15u;  // MR-PMTU-001
 }
@@ -56,6 +56,7 @@ void Connection::open_other_paths() {
     const uint16_t port = take_port();
     slot.tx.open(static_cast<uint8_t>(i), plane, start, port, path::State::kOpening, setup_rtt_);
     slot.tx.generation = 1;
+    open_sealing(slot, start);
     note_change(slot, PathChange::kOpened);
   }
   next_open_ = per_plane;
@@ -346,6 +347,7 @@ void Connection::reopen_plane(Time now, uint8_t plane) {
     tx.window().start(2 * 1280);
     tx.pmtu = 0;
     ++tx.generation;
+    open_sealing(*paths_[i], last + far);
     next_open_ = std::min(next_open_, i);
   }
   open_waiting_paths();

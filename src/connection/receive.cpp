@@ -85,6 +85,10 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
   memory::Target target;
   const Refusal reason = admit(d, admission, target);
   if (!admission.accepted) {
+    if (reason == Refusal::kKey && !may_guess_key(now)) {  // MR-SEC-013
+      shared_.drop(DropReason::kKeyGuess);
+      return false;
+    }
     refuse(now, d, rx, *slot, reason, admission.rq_seq);
     return false;
   }
@@ -296,12 +300,13 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
     case wire::ControlOpcode::kAddAddr:
       on_add_addr(now, packet);
       return true;
+    case wire::ControlOpcode::kKeyUpdate:
+      // Its own tag has led to the new key already; a plain connection has none.
+      return session_ != nullptr;
     case wire::ControlOpcode::kResponseError:
       sender_.on_response_error(packet.stream, packet.generation, packet.reason);
       completions_hint_ = true;
       return true;
-    case wire::ControlOpcode::kKeyUpdate:
-      return false;
   }
   return false;
 }
@@ -317,6 +322,7 @@ void Connection::open_incoming(const wire::ControlPacket& packet, const RxPacket
   peer.scope = peer_[packet.plane].scope;
   if (peer_[packet.plane].family == 0) peer_[packet.plane] = peer;
   rx.open(packet.plane, generation, packet.start, peer);
+  if (session_ != nullptr) session_->open_receive_path(packet.path, generation, packet.start);
 }
 
 void Connection::on_probe(Time now, const RxPacket& rx) {

@@ -11,8 +11,10 @@ namespace metaroce::connection {
 
 class RunWriter {
  public:
-  RunWriter(std::span<TxRun> runs, uint32_t max_run, const message::GatherSpace& gather)
-      : runs_(runs), gather_(gather), max_run_(max_run) {}
+  /// `session` seals what is sent; null: plain.
+  RunWriter(std::span<TxRun> runs, uint32_t max_run, const message::GatherSpace& gather,
+            secure::Session* session = nullptr)
+      : runs_(runs), gather_(gather), max_run_(max_run), session_(session) {}
 
   size_t used() const { return used_; }
   bool full() const { return used_ == runs_.size() || gather_.scarce(); }
@@ -21,7 +23,8 @@ class RunWriter {
   TxRun& begin() {
     TxRun& run = runs_[used_++];
     run.count = 0;
-    run.trailer = wire::kCrcBytes;
+    run.session = session_;
+    run.trailer = session_ == nullptr ? wire::kCrcBytes : wire::kTagBytes;
     run.ecn = Ecn::kEct0;  // MR-ADDR-008
     run.is_data = true;
     run.needs_df = true;
@@ -86,6 +89,7 @@ class RunWriter {
   size_t used_ = 0;
   size_t header_end_ = 0;
   uint32_t max_run_;
+  secure::Session* session_;
   uint32_t wire_size_ = 0;
   bool ended_ = false;
   bool open_ = false;

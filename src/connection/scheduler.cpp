@@ -12,7 +12,7 @@ using path::SentKind;
 size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   current_time_ = now;
   if (paths_.resting()) return 0;  // whoever brings work wakes it first
-  RunWriter writer(runs, shared_.settings.max_run, shared_.sends.gather());
+  RunWriter writer(runs, shared_.settings.max_run, shared_.sends.gather(), session_.get());
   transmit_setup(now, writer);
   if (state_ == ConnectionState::kHelloSent || state_ == ConnectionState::kAccepting ||
       state_ == ConnectionState::kDead) {
@@ -50,6 +50,8 @@ void Connection::send_setup(RunWriter& writer, std::span<const std::byte> bytes,
                             const SocketAddress& to) {
   if (writer.full()) return;
   TxRun& run = writer.begin();
+  run.session = nullptr;  // MR-SEC-003: set-up packets are never sealed
+  run.trailer = wire::kCrcBytes;
   run.path = 0xFF;
   run.plane = plane;
   // MR-ADDR-009
@@ -176,7 +178,7 @@ bool Connection::send_probe(Time now, RunWriter& writer, PathSlot& slot, uint16_
   uint32_t padding = 0;
   if (ip_size > 0) {
     const uint32_t fixed = (shared_.local[slot.tx.plane].family == 6 ? 40u : 20u) + 8 +
-                           static_cast<uint32_t>(header + wire::kCrcBytes);
+                           static_cast<uint32_t>(header) + trailer_bytes();
     padding = ip_size - std::min<uint32_t>(fixed, ip_size);  // MR-PMTU-003
   }
   std::copy_n(writer.header(), header, slot.last_probe.begin());

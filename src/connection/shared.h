@@ -14,6 +14,7 @@
 #include "memory/regions.h"
 #include "message/receiver.h"
 #include "message/sender.h"
+#include "secure/config.h"
 #include "wire/control_packet.h"
 
 namespace metaroce::connection {
@@ -66,6 +67,7 @@ struct Shared {
   std::array<uint64_t, static_cast<size_t>(wire::DropReason::kCount)> drops{};
   uint64_t dropped = 0;  ///< sum of drops
   uint32_t next_port = 0;
+  secure::Config security;
   uint16_t versions = 1;  ///< of the protocol, bit v = version v
   EventSource telemetry;
   EndpointCounters counters;

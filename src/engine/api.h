@@ -6,6 +6,7 @@
 namespace metaroce::engine {
 
 using connection::RxPacket;
+using connection::Opening;
 using connection::Placement;
 using connection::TxRun;
 using connection::ConnectionEventKind;

@@ -43,6 +43,7 @@ class Engine::Impl {
     shared_.next_port = config_.first_source_port;
     shared_.versions = config_.versions;
     shared_.sends.memory = config_.memory;
+    shared_.security = config_.security;
     shared_.telemetry.set_sink(config_.events);
   }
 
@@ -81,12 +82,13 @@ class Engine::Impl {
         on_unknown(now, *common, packets[i]);
         continue;
       }
+      if (packets[i].sealed) c->on_sealed_confirm(now, packets[i]);
       if (dispatch(now, *c, *common, packets[i], placements[placed])) {
         placements[placed++].packet = static_cast<uint32_t>(i);
       }
       // Whoever is not the peer must not tell by the answers which ids are in use.
       if (shared_.counters.rx_dropped != dropped && !c->knows(packets[i].from)) {
-        answer_unknown(now, *common, packets[i]);
+        answer_unknown(now, common->type, packets[i]);
       }
       if (common->type > PacketType::kAckWideRefused) count_setup(dropped);
       touch(c->handle() >> 16);
@@ -96,6 +98,27 @@ class Engine::Impl {
     settle_touched();
     tell_low_queues();
     return placed;
+  }
+
+  Opening open(Time now, std::span<std::byte> datagram, const SocketAddress& from, uint8_t plane,
+               size_t& body) {
+    if (datagram.size() < wire::kCommonBytes) return Opening::kPlain;
+    const auto type = static_cast<uint8_t>(datagram[0]);  // of version 0
+    if (type == 0 || type > static_cast<uint8_t>(PacketType::kAckWideRefused)) {
+      return Opening::kPlain;
+    }
+    Connection* c = find(wire::load32(datagram.data() + 4));
+    if (c == nullptr || !c->secured()) return Opening::kPlain;
+    shared_.telemetry.set_time(now);
+    const DropReason reason = c->open_sealed(now, datagram, body);
+    if (reason == DropReason::kNone) return Opening::kOpened;
+    ++shared_.counters.rx_datagrams;
+    shared_.drop(reason);  // MR-SEC-003
+    if (!c->knows(from)) {
+      // As to somebody who hit no connection: answers must not tell which ids are in use.
+      answer_unknown(now, static_cast<PacketType>(type), {datagram, Ecn::kNotEct, plane, from});
+    }
+    return Opening::kDropped;
   }
 
   /// MR-CONN-023, MR-CONN-014: what spec/states.toml says of sequenced packets and ACKs.
@@ -261,6 +284,11 @@ class Engine::Impl {
       return shared_.drop(DropReason::kNoState);
     }
     if (past_.contains(now, hello->nonce)) return shared_.drop(DropReason::kNoState);
+    const connection::SecurePlan plan = connection::plan_security(shared_.security, *hello);
+    if (plan.refusal != wire::SetupRefusal::kOther) {  // MR-SEC-007, MR-SEC-011: nothing is kept
+      shared_.drop(DropReason::kNoState);
+      return refuse(rx, plan.refusal);
+    }
     if (attempts_ > 0 && on_crossing_hello(now, *hello, rx)) return;
     if (!config_.accept) {
       shared_.drop(DropReason::kNoState);
@@ -274,7 +302,7 @@ class Engine::Impl {
     Connection* lowest = nullptr;
     for (const auto& c : table_) {
       if (c == nullptr || c->state() != ConnectionState::kHelloSent || !c->knows(rx.from)) continue;
-      if (!c->asks(rx.from)) continue;
+      if (!c->asks(rx.from) || !c->may_yield_to(hello)) continue;
       if (c->handle() == hello.own_connection && c->nonce() == hello.nonce) return false;  // ours
       if (lowest == nullptr || c->nonce() < lowest->nonce()) lowest = c.get();
     }
@@ -322,12 +350,12 @@ class Engine::Impl {
 
   void on_unknown(Time now, const wire::Common& common, const RxPacket& rx) {
     shared_.drop(DropReason::kUnknownConnection);
-    answer_unknown(now, common, rx);
+    answer_unknown(now, common.type, rx);
   }
 
-  void answer_unknown(Time now, const wire::Common& common, const RxPacket& rx) {
+  void answer_unknown(Time now, PacketType type, const RxPacket& rx) {
     // MR-CONN-021: only to packets that a live peer would want answered, and not often.
-    if (common.type > PacketType::kVoid || rx.bytes.size() < 32) return;
+    if (type > PacketType::kVoid || rx.bytes.size() < 32) return;
     if (now - last_unknown_ < kUnknownInterval) return;
     last_unknown_ = now;
     wire::UnknownConnectionPacket unknown;
@@ -365,7 +393,9 @@ class Engine::Impl {
       Connection* c = table_[index].get();
       if (c == nullptr) continue;
       const std::span<TxRun> rest = runs.subspan(used);
+      c->renew_key(now);
       const size_t n = c->transmit(now, rest);
+      c->count_sealed(rest.first(n));
       used += n;
       note_done(index);
       // It may have more; scattered payloads may have used up their space.
@@ -394,6 +424,7 @@ class Engine::Impl {
     run.path = 0xFF;
     run.count = 1;
     run.trailer = wire::kCrcBytes;
+    run.session = nullptr;
     run.ecn = Ecn::kNotEct;
     run.is_data = false;
     run.needs_df = false;
@@ -690,6 +721,10 @@ size_t Engine::on_packets(Time now, std::span<const RxPacket> packets,
                           std::span<Placement> placements) {
   return impl_->on_packets(now, packets, placements);
 }
+Opening Engine::open(Time now, std::span<std::byte> datagram, const SocketAddress& from,
+                     uint8_t plane, size_t& body) {
+  return impl_->open(now, datagram, from, plane, body);
+}
 size_t Engine::poll_transmit(Time now, std::span<TxRun> runs) {
   return impl_->poll_transmit(now, runs);
 }
@@ -742,9 +777,13 @@ Expected<ConnectionHandle, Status> Engine::connect(Time now, const ConnectReques
   if (request.peer.empty() || request.peer[0].family == 0 || request.peer[0].port == 0) {
     return unexpected(Status::kInvalid);
   }
+  bool known = true;
+  auto security = connection::choose_security(impl_->shared_.security, request.identity,
+                                              request.peer_key, known);
+  if (!known) return unexpected(Status::kInvalid);
   Connection* c = impl_->create();
   if (c == nullptr) return unexpected(Status::kFull);
-  c->start_connect(now, request.peer);
+  c->start_connect(now, request.peer, std::move(security));
   impl_->touch(c->handle() >> 16);
   impl_->settle_touched();
   return c->handle();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/events.h"
@@ -10,6 +11,7 @@
 #include "base/settings.h"
 #include "engine/api.h"
 #include "memory/regions.h"
+#include "secure/config.h"
 
 namespace metaroce::engine {
 
@@ -28,14 +30,18 @@ struct EngineConfig {
   uint16_t first_source_port = 0;    ///< entropy ports start here; 0: drawn from the Rng
   uint32_t payload_alignment = 16;
   uint16_t versions = 1;        ///< bit v set = version v is offered and accepted
+  secure::Config security;      ///< keys; the default is plain
   EventSink* events = nullptr;  ///< hears what happens inside; null: nobody
-  bool memory =
-      true;  ///< false: addresses mean nothing here (replay) and nothing is read or written
+  bool memory = true;           ///< false: addresses mean nothing here (replay): all are left alone
 };
 
 struct ConnectRequest {
   /// The peer's addresses; [0] is asked first, the others are hints for planes with the same index.
   std::vector<SocketAddress> peer;
+  /// Which of EngineConfig::security is used: a pre-shared key or own key by name (empty: the
+  /// first), and the pinned key that the peer must have (empty: any).
+  std::string identity = {};
+  std::string peer_key = {};
 };
 
 class Engine {
@@ -49,6 +55,10 @@ class Engine {
   // before the next call of any kind. placements.size() must be at
   // least packets.size().
   size_t on_packets(Time now, std::span<const RxPacket> packets, std::span<Placement> placements);
+  /// For a datagram as received, before on_packets, when any connection may be secured: decrypts a
+  /// sealed one in place, `body` is its length without the tag then. kPlain: verify the CRC.
+  Opening open(Time now, std::span<std::byte> datagram, const SocketAddress& from, uint8_t plane,
+               size_t& body);
   /// Fills runs to send now; returns their number. Call until it returns less than asked for. What
   /// they point to is good until the next call.
   size_t poll_transmit(Time now, std::span<TxRun> runs);

@@ -1,5 +1,7 @@
 #include "wire/handshake_packet.h"
 
+#include <algorithm>
+
 #include "wire/address_codec.h"
 #include "wire/check.h"
 
@@ -19,6 +21,12 @@ constexpr size_t kPlaneValue = 20;  // plane 8, family 8, port 16, address 16 by
 constexpr size_t kLimitsValue = 12;
 constexpr size_t kCookieValue = 16;
 constexpr size_t kOperationsValue = 4;
+constexpr size_t kProofValue = 16;
+constexpr size_t kSecurityHead = 34;  // mode 8, flags 8, ephemeral key 32 bytes
+constexpr size_t kStaticKey = 32;
+constexpr uint8_t kRequiredFlag = 0x80;
+constexpr uint8_t kModePsk = 1;
+constexpr uint8_t kModeX25519 = 2;
 
 constexpr uint8_t kMinWindowLog2 = 10;
 constexpr uint8_t kMaxWindowLog2 = 20;
@@ -64,6 +72,33 @@ bool load_limits(Bytes value, HandshakeParams& params) {
          params.max_paths > 0 && params.span > 0;
 }
 
+bool load_suites(Bytes value, HandshakeParams& params) {
+  if (value.empty()) return false;
+  params.suite_count = static_cast<uint8_t>(std::min(value.size(), params.suites.size()));
+  __builtin_memcpy(params.suites.data(), value.data(), params.suite_count);
+  return true;
+}
+
+// MR-WIRE-063
+bool load_security(Bytes value, SecurityOffer& offer) {
+  if (value.size() < kSecurityHead || value[0] == std::byte{0}) return false;
+  offer.mode = static_cast<uint8_t>(value[0]);
+  offer.required = (static_cast<uint8_t>(value[1]) & kRequiredFlag) != 0;
+  __builtin_memcpy(offer.ephemeral.data(), value.data() + 2, offer.ephemeral.size());
+  const Bytes rest = value.subspan(kSecurityHead);
+  if (offer.mode == kModeX25519) {
+    if (rest.size() < kStaticKey + offer.wanted.size()) return false;
+    __builtin_memcpy(offer.static_key.data(), rest.data(), kStaticKey);
+    __builtin_memcpy(offer.wanted.data(), rest.data() + kStaticKey, offer.wanted.size());
+  } else if (offer.mode == kModePsk) {
+    if (rest.empty()) return false;
+    offer.name_length = static_cast<uint8_t>(rest[0]);
+    if (offer.name_length > offer.name.size() || offer.name_length > rest.size() - 1) return false;
+    __builtin_memcpy(offer.name.data(), rest.data() + 1, offer.name_length);
+  }
+  return true;
+}
+
 bool load_tlv(uint8_t type, Bytes value, HandshakeParams& params, uint32_t& seen) {
   const uint8_t kind = type & static_cast<uint8_t>(~tlv::kCritical);
   switch (kind) {
@@ -81,9 +116,18 @@ bool load_tlv(uint8_t type, Bytes value, HandshakeParams& params, uint32_t& seen
       __builtin_memcpy(params.cookie.data(), value.data(), kCookieValue);
       return true;
     case tlv::kOperations:
-      if (value.size() < kOperationsValue || !first_time(seen, 31)) return false;
+      if (value.size() < kOperationsValue || !first_time(seen, 29)) return false;
       params.outstanding = load16(value.data());
       params.atomics = load16(value.data() + 2);
+      return true;
+    case tlv::kAead:
+      return first_time(seen, kind) && load_suites(value, params);
+    case tlv::kSecurity:
+      return first_time(seen, 31) && load_security(value, params.security);
+    case tlv::kProof:
+      if (value.size() < kProofValue || !first_time(seen, 30)) return false;
+      params.has_proof = true;
+      __builtin_memcpy(params.proof.data(), value.data(), kProofValue);
       return true;
     default:
       // Known numbers that HandshakeParams cannot express yet are unknown here.
@@ -114,6 +158,31 @@ std::byte* open_tlv(std::byte*& out, uint8_t type, size_t length) {
   return value;
 }
 
+void store_security(std::byte*& out, const HandshakeParams& params) {
+  const SecurityOffer& offer = params.security;
+  if (params.suite_count > 0) {
+    __builtin_memcpy(open_tlv(out, tlv::kAead, params.suite_count), params.suites.data(),
+                     params.suite_count);
+  }
+  if (offer.mode == 0) return;
+  const size_t rest = offer.mode == kModeX25519 ? kStaticKey + offer.wanted.size()
+                                                : size_t{offer.name_length} + 1;
+  // MR-SEC-007: who cannot do without says so to those who do not know this TLV, too.
+  const uint8_t critical = offer.required ? tlv::kCritical : uint8_t{0};
+  std::byte* value = open_tlv(out, tlv::kSecurity | critical, kSecurityHead + rest);
+  value[0] = static_cast<std::byte>(offer.mode);
+  value[1] = static_cast<std::byte>(offer.required ? kRequiredFlag : uint8_t{0});
+  __builtin_memcpy(value + 2, offer.ephemeral.data(), offer.ephemeral.size());
+  if (offer.mode == kModeX25519) {
+    std::byte* key = value + kSecurityHead;
+    __builtin_memcpy(key, offer.static_key.data(), kStaticKey);
+    __builtin_memcpy(key + kStaticKey, offer.wanted.data(), offer.wanted.size());
+  } else {
+    value[kSecurityHead] = static_cast<std::byte>(offer.name_length);
+    __builtin_memcpy(value + kSecurityHead + 1, offer.name.data(), offer.name_length);
+  }
+}
+
 std::byte* store_tlvs(std::byte* out, const HandshakeParams& params) {
   // Critical: who ignored these two would break the connection.
   store16(open_tlv(out, tlv::kVersions | tlv::kCritical, kVersionsValue), params.versions);
@@ -137,6 +206,10 @@ std::byte* store_tlvs(std::byte* out, const HandshakeParams& params) {
     std::byte* value = open_tlv(out, tlv::kOperations, kOperationsValue);
     store16(value, params.outstanding);
     store16(value + 2, params.atomics);
+  }
+  store_security(out, params);
+  if (params.has_proof) {
+    __builtin_memcpy(open_tlv(out, tlv::kProof, kProofValue), params.proof.data(), kProofValue);
   }
   if (params.has_cookie) {
     __builtin_memcpy(open_tlv(out, tlv::kCookie, kCookieValue), params.cookie.data(), kCookieValue);
@@ -174,7 +247,7 @@ Decoded<HelloPacket> decode_hello(Bytes bytes) {
 }
 
 size_t encode(const HelloPacket& h, std::byte* out) {
-  __builtin_memset(out, 0, kMinHello);
+  __builtin_memset(out, 0, kMaxHandshake);
   const size_t fixed = h.is_accept ? kAcceptFixed : kHelloFixed;
   store32(out, word0(h.is_accept ? PacketType::kAccept : PacketType::kHello, 0, 0, 0));
   store32(out + 4, h.is_accept ? h.connection : 0);
@@ -186,7 +259,8 @@ size_t encode(const HelloPacket& h, std::byte* out) {
   const std::byte* end = store_tlvs(out + fixed, h.params);
   const auto length = static_cast<size_t>(end - out);
   store32(out + 28, uint32_t{h.paths} << 24 | static_cast<uint32_t>(length - fixed));
-  return h.is_accept || length > kMinHello ? length : kMinHello;  // MR-CONN-006
+  const size_t least = h.params.security.mode != 0 ? kMinSecureHello - kCrcBytes : kMinHello;
+  return h.is_accept || length > least ? length : least;  // MR-CONN-006
 }
 
 Decoded<CookiePacket> decode_cookie(Bytes bytes) {
@@ -294,7 +368,8 @@ bool decode_hello_head(Bytes bytes, HelloHead& out) {
     const uint8_t kind = type & static_cast<uint8_t>(~tlv::kCritical);
     const size_t padded = (2 + static_cast<size_t>(area[1]) + 3) & ~size_t{3};
     if (padded > area.size()) break;
-    const bool known = kind >= tlv::kVersions && kind <= tlv::kCookie;
+    const bool known = (kind >= tlv::kVersions && kind <= tlv::kCookie) || kind == tlv::kAead ||
+                       kind == tlv::kSecurity || kind == tlv::kProof;
     if (!known && (type & tlv::kCritical) != 0) {
       out.unknown_tlv = type;
       break;

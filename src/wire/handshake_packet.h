@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <string_view>
 
 #include "base/address.h"
 #include "base/types.h"
@@ -23,6 +24,8 @@ namespace metaroce::wire {
 inline constexpr size_t kHelloFixed = 32;
 inline constexpr size_t kAcceptFixed = 40;
 inline constexpr size_t kMaxHandshake = 1200;
+/// A HELLO that offers security is padded to this with its trailer, for the ACCEPT is longer too.
+inline constexpr size_t kMinSecureHello = 640;
 
 namespace tlv {
 inline constexpr uint8_t kVersions = 1;
@@ -33,9 +36,25 @@ inline constexpr uint8_t kAckWide = 5;
 inline constexpr uint8_t kAead = 6;
 inline constexpr uint8_t kVendor = 7;
 inline constexpr uint8_t kOperations = 10;
+inline constexpr uint8_t kSecurity = 8;
+inline constexpr uint8_t kProof = 9;
 inline constexpr uint8_t kGrease = 0x40;  ///< to 0x5F: means nothing, on purpose
 inline constexpr uint8_t kCritical = 0x80;
 }  // namespace tlv
+
+/// TLV 8: how its sender wants to be recognised, and its half of a fresh secret.
+struct SecurityOffer {
+  uint8_t mode = 0;       ///< 0: the TLV is not there; 1 pre-shared key, 2 X25519; others unknown
+  bool required = false;  ///< its sender opens no plain connection
+  std::array<std::byte, 32> ephemeral{};   ///< X25519 public key of this attempt alone
+  std::array<std::byte, 32> static_key{};  ///< mode 2
+  std::array<std::byte, 8> wanted{};       ///< mode 2: how the peer's key must begin; 0: any
+  uint8_t name_length = 0;                 ///< mode 1: which key
+  std::array<char, 64> name{};
+
+  std::string_view identity() const { return {name.data(), name_length}; }
+  bool operator==(const SecurityOffer&) const = default;
+};
 
 /// What the TLVs say, decoded. Unknown TLVs without the critical bit are skipped.
 struct HandshakeParams {
@@ -51,6 +70,11 @@ struct HandshakeParams {
   uint16_t atomics = 0;      ///< bit 0 FETCH_ADD, bit 1 COMPARE_SWAP, further ones to come
   bool has_cookie = false;
   std::array<std::byte, 16> cookie{};
+  uint8_t suite_count = 0;  ///< TLV 6; 0: not there
+  std::array<uint8_t, 8> suites{};
+  SecurityOffer security;
+  bool has_proof = false;  ///< TLV 9
+  std::array<std::byte, 16> proof{};
 
   bool operator==(const HandshakeParams&) const = default;
 };

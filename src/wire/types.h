@@ -104,6 +104,7 @@ inline constexpr uint32_t kApplication = 1u << 16;
 inline constexpr uint32_t kProtocol = 2u << 16;
 inline constexpr uint32_t kResources = 3u << 16;
 inline constexpr uint32_t kShutdown = 4u << 16;
+inline constexpr uint32_t kKeyExhausted = 5u << 16;
 }  // namespace close_code
 
 /// Why a HELLO was answered with REFUSE (spec/10-registries.md). Other numbers read as kOther.
@@ -113,6 +114,11 @@ enum class SetupRefusal : uint8_t {
   kCriticalTlv = 2,   ///< a critical TLV is not understood; the packet names it
   kNotListening = 3,  ///< this endpoint accepts no connections
   kNoRoom = 4,        ///< every connection is taken: worth asking again
+  kSecurityRequired = 5,  ///< it opens no plain connection
+  kUnknownKey = 6,        ///< it does not know this identity or key
+  kNoSecurity = 7,        ///< it has no keys, or none of this kind
+  kNoSuite = 8,           ///< no common AEAD suite
+  kWrongProof = 9,        ///< never sent: the peer's proof in ACCEPT shows another key
 };
 
 /// Why a byte string was dropped before it touched any state. Counted, never logged per packet.
@@ -133,6 +139,8 @@ enum class DropReason : uint8_t {
   kNotConfirmed,  ///< data before CONFIRM on a plain connection
   kNoState,       ///< not expected in the connection's state
   kTableFull,
+  kBadTag,        ///< of a secured connection, and not sealed by its peer
+  kKeyGuess,      ///< names an unknown key, too many of which came before
   kCount
 };
 

@@ -19,7 +19,7 @@ const char* const kDropNames[] = {
     "NONE",        "TOO_SHORT",   "BAD_VERSION", "BAD_TYPE",           "BAD_OPCODE",
     "BAD_LENGTH",  "BAD_FIELD",   "BAD_TLV",     "UNKNOWN_CONNECTION", "UNKNOWN_PATH",
     "PATH_WINDOW", "CPSN_WINDOW", "ACK_INVALID", "NOT_CONFIRMED",      "NO_STATE",
-    "TABLE_FULL"};
+    "TABLE_FULL",  "BAD_TAG",     "KEY_GUESS"};
 static_assert(std::size(kDropNames) == static_cast<size_t>(DropReason::kCount));
 
 std::string name_of(DropReason r) { return kDropNames[static_cast<size_t>(r)]; }

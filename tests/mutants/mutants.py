@@ -17,7 +17,8 @@ import time
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["base", "memory", "congestion", "wire", "path", "message", "connection", "engine"]
+FOLDERS = ["base", "secure", "memory", "congestion", "wire", "path", "message", "connection",
+           "engine"]
 UNIT = [f"{f}_test" for f in FOLDERS if list((ROOT / "src" / f).glob("*_test.cpp"))]
 UNIT += ["pair_test", "scenarios_test"]
 # Last: what is slow to build or to run. engine_fuzz replays its corpus.

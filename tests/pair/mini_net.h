@@ -7,6 +7,7 @@
 #include <queue>
 #include <vector>
 
+#include "driver/common/trailer.h"
 #include "engine/engine.h"
 #include "engine/placement.h"
 #include "tests/pair/pair.h"
@@ -33,6 +34,7 @@ class MiniNet {
     std::vector<engine::ConnectionEvent> events;  ///< all so far, without kPathsOpen
     std::vector<engine::Completion> completions;  ///< all so far
     uint64_t placed_bytes = 0;
+    std::vector<std::byte> memory;  ///< what its region without address holds; may stay empty
     uint32_t lives = 0;
     bool up = true;       ///< false: what comes is lost, what is due is not done
     bool frozen = false;  ///< the process is stopped: what comes waits in its socket
@@ -41,10 +43,12 @@ class MiniNet {
 
   explicit MiniNet(Options options) : options_(std::move(options)), rng_(options_.seed) {}
 
-  uint32_t add(bool accept, const Settings* settings = nullptr, uint16_t versions = 1) {
+  uint32_t add(bool accept, const Settings* settings = nullptr, uint16_t versions = 1,
+               const secure::Config& security = {}) {
     nodes_.emplace_back();
     const auto n = static_cast<uint32_t>(nodes_.size() - 1);
-    specs_.push_back({accept, settings != nullptr ? *settings : options_.settings, versions});
+    specs_.push_back(
+        {accept, settings != nullptr ? *settings : options_.settings, versions, security});
     nodes_[n].address.family = 4;
     nodes_[n].address.bytes = {10, static_cast<uint8_t>(n >> 16), static_cast<uint8_t>(n >> 8),
                                static_cast<uint8_t>(n)};
@@ -60,6 +64,7 @@ class MiniNet {
     c.plane_mtu = {1500};
     c.accept = specs_[n].accept;
     c.versions = specs_[n].versions;
+    c.security = specs_[n].security;
     nodes_[n].engine = std::make_unique<engine::Engine>(
         std::move(c), rng_.fork("node", n * 1000 + nodes_[n].lives++));
     nodes_[n].up = true;
@@ -68,8 +73,9 @@ class MiniNet {
   engine::Engine& operator[](uint32_t n) { return *nodes_[n].engine; }
   size_t size() const { return nodes_.size(); }
 
-  engine::ConnectionHandle connect(uint32_t from, uint32_t to) {
-    const auto h = nodes_[from].engine->connect(now, {{nodes_[to].address}});
+  engine::ConnectionHandle connect(uint32_t from, uint32_t to, const std::string& identity = "",
+                                   const std::string& peer_key = "") {
+    const auto h = nodes_[from].engine->connect(now, {{nodes_[to].address}, identity, peer_key});
     return h ? *h : 0;
   }
   /// Events of this kind (and status) that a node has seen.
@@ -113,12 +119,18 @@ class MiniNet {
     waited.swap(waiting_);
     for (const Flying& f : waited) arrive(f);
   }
-  void send_raw(uint32_t to, const SocketAddress& from, std::vector<std::byte> bytes) {
-    flying_.push({now + options_.delay, ++order_, to, from, std::move(bytes), 0, 0, 0});
+  /// `sealed`: its last 16 bytes are meant as a tag; else it has a good CRC.
+  void send_raw(uint32_t to, const SocketAddress& from, std::vector<std::byte> bytes,
+                bool sealed = false) {
+    flying_.push({now + options_.delay, ++order_, to, from, std::move(bytes), 0, 0, 0, sealed});
   }
 
   /// Sees each packet on its way; may be used to keep copies or to count.
   std::function<void(uint32_t from, uint32_t to, const std::vector<std::byte>&)> on_packet;
+  /// A hostile owner of a key: may change a header before it is sealed.
+  std::function<void(uint32_t from, std::byte* header, size_t length)> before_sealing;
+  /// An attacker on the way: may change the packet; false: it is lost.
+  std::function<bool(uint32_t from, uint32_t to, std::vector<std::byte>&)> meddle;
 
   /// True: this packet is lost.
   std::function<bool(uint32_t from, const std::vector<std::byte>&)> drop;
@@ -130,6 +142,7 @@ class MiniNet {
     bool accept;
     Settings settings;
     uint16_t versions;
+    secure::Config security;
   };
   struct Flying {
     Time at;
@@ -140,6 +153,7 @@ class MiniNet {
     uint32_t sender = 0;      ///< node + 1, 0: nobody hears of its fate
     uint32_t connection = 0;  ///< of the sender
     uint8_t path = 0;
+    bool sealed = false;
     bool operator<(const Flying& o) const { return o.at < at || (o.at == at && o.order < order); }
   };
 
@@ -156,11 +170,21 @@ class MiniNet {
       }
       return;
     }
-    const engine::RxPacket rx{f.bytes, Ecn::kEct0, 0, f.from};
+    std::vector<std::byte> bytes = f.bytes;
+    size_t body = bytes.size();
+    const engine::Opening opened = n.engine->open(now, bytes, f.from, 0, body);
+    const bool good = opened == engine::Opening::kPlain ? !f.sealed
+                                                        : opened == engine::Opening::kOpened;
+    if (!good) return;
+    const engine::RxPacket rx{{bytes.data(), body}, Ecn::kEct0, 0, f.from,
+                              opened == engine::Opening::kOpened};
     engine::Placement placement;
     if (n.engine->on_packets(now, {&rx, 1}, {&placement, 1}) > 0) {
       n.placed_bytes += placement.length;
       engine::carry_out(rx.bytes, placement);
+      if (n.memory.empty() || placement.address != nullptr) return;
+      std::copy_n(bytes.data() + placement.payload_begin, placement.length,
+                  n.memory.begin() + static_cast<std::ptrdiff_t>(placement.offset));
     }
   }
 
@@ -186,24 +210,37 @@ class MiniNet {
     }
   }
 
-  void send(uint32_t index, const engine::TxRun& run) {
+  void send(uint32_t index, engine::TxRun& run) {
+    const bool sealed = run.session != nullptr;
+    if (sealed) {
+      size_t begin = 0;
+      for (uint8_t i = 0; before_sealing && i < run.count; ++i) {
+        before_sealing(index, run.headers + begin, run.header_length[i]);
+        begin += run.header_length[i] + run.trailer;
+      }
+      sealed_.resize(std::max(sealed_.size(), driver::payload_bytes(run)));
+      driver::seal_run(run, sealed_);
+    }
     uint32_t to = 0;
     while (to < nodes_.size() && !nodes_[to].address.same_host(run.to)) ++to;
     size_t at = 0;
     for (uint8_t i = 0; i < run.count; ++i) {
       std::vector<std::byte> bytes(run.headers + at, run.headers + at + run.header_length[i]);
       at += run.header_length[i] + run.trailer;
-      bytes.resize(bytes.size() + run.payload_length[i]);
-      if (run.payload[i] != nullptr) {
-        std::copy_n(run.payload[i], run.payload_length[i], bytes.end() - run.payload_length[i]);
+      if (sealed || run.payload[i] != nullptr) {
+        bytes.insert(bytes.end(), run.payload[i], run.payload[i] + run.payload_length[i]);
+        if (sealed) bytes.insert(bytes.end(), run.headers + at - run.trailer, run.headers + at);
+      } else {
+        bytes.resize(bytes.size() + run.payload_length[i]);
       }
       if (on_packet) on_packet(index, to, bytes);
+      if (meddle && !meddle(index, to, bytes)) continue;
       if (drop && drop(index, bytes)) continue;
       if (to == nodes_.size() || rng_.below(100) < options_.loss_percent) continue;
       const auto extra =
           static_cast<int64_t>(rng_.below(static_cast<uint64_t>(options_.jitter.ns) + 1));
       flying_.push({now + options_.delay + nanoseconds(extra), ++order_, to, run.from,
-                    std::move(bytes), index + 1, run.connection, run.path});
+                    std::move(bytes), index + 1, run.connection, run.path, sealed});
     }
   }
 
@@ -215,6 +252,7 @@ class MiniNet {
   std::vector<Flying> waiting_;
   uint64_t order_ = 0;
   std::vector<engine::TxRun> runs_{8};
+  std::vector<std::byte> sealed_;
 };
 
 }  // namespace metaroce::pair

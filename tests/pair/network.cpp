@@ -281,7 +281,8 @@ void Network::send(Time now, int side, const engine::TxRun& run) {
     FlyingPacket& packet = pool_.meta(index);
     packet = FlyingPacket{};
     packet.from = run.from;
-    packet.length = header_length + payload;
+    packet.sealed = run.session != nullptr;
+    packet.length = header_length + payload + (packet.sealed ? run.trailer : 0u);
     packet.link = link_index;
     packet.plane = run.plane;
     packet.to_side = static_cast<uint8_t>(1 - side);
@@ -297,6 +298,9 @@ void Network::send(Time now, int side, const engine::TxRun& run) {
     if (options_.copy_payload && payload > 0) {
       if (run.payload[i] != nullptr) std::memcpy(out + header_length, run.payload[i], payload);
       else std::memset(out + header_length, 0, payload);
+    }
+    if (packet.sealed) {
+      std::memcpy(out + header_length + payload, begin + header_length, run.trailer);
     }
     const SocketAddress& moved = moved_[run.plane][static_cast<size_t>(1 - side)];
     const bool routed = run.to.same_host(

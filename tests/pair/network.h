@@ -43,14 +43,14 @@ class Network {
   /// To be called when an EventKind::kNetwork fires.
   void update(Time now);
 
-  /// Sends every packet of a run that `side` handed over.
+  /// Sends every packet of a run that `side` handed over; one of a secured connection is sealed.
   void send(Time now, int side, const engine::TxRun& run);
 
   /// To be called when an EventKind::kArrival fires: false when the packet did not make it (dark or
   /// damaged) and is already released; else the caller reads it and calls release.
   bool arrive(Time now, uint32_t packet);
   FlyingPacket& packet(uint32_t index) { return pool_.meta(index); }
-  const std::byte* bytes(uint32_t index) { return pool_.data(index); }
+  std::byte* bytes(uint32_t index) { return pool_.data(index); }
   void release(uint32_t index) { pool_.give_back(index); }
 
   /// Sum over planes, ports and both directions, or one direction.

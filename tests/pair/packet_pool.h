@@ -14,7 +14,8 @@ namespace metaroce::pair {
 
 struct FlyingPacket {
   SocketAddress from;
-  uint32_t length = 0;  ///< header and payload, without trailer
+  uint32_t length = 0;  ///< header and payload, without trailer unless sealed
+  bool sealed = false;  ///< the tag follows, and counts
   uint32_t link = 0;
   uint32_t path_seq = 0;
   uint32_t cpsn = 0;

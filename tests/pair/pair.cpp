@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "driver/common/trailer.h"
 #include "wire/types.h"
 
 namespace metaroce::pair {
@@ -107,6 +108,7 @@ void Pair::make_side(int side, Rng& rng) {
     ec.plane_mtu.push_back(static_cast<uint16_t>(config_.network.mtu));
   }
   ec.accept = side == 1;
+  ec.security = config_.security[static_cast<size_t>(side)];
   ec.events = config_.events[static_cast<size_t>(side)];
   const Rng own = rng.fork("engine", static_cast<uint64_t>(side));
   s.engine = std::make_unique<engine::Engine>(ec, own);
@@ -129,6 +131,8 @@ bool Pair::connect(Duration limit, bool both) {
   engine::ConnectRequest request;
   for (uint32_t p = 0; p < config_.network.planes; ++p)
     request.peer.push_back(plane_address(p, 1, wire::kBasePort));
+  request.identity = config_.identity;
+  request.peer_key = config_.peer_key;
   auto handle = tapped(0).connect(now_, request);
   if (!handle) return false;
   sides_[0].connection = *handle;
@@ -198,12 +202,23 @@ void Pair::arrivals(const Event& first) {
     ++packet_events_;
     if (network_.arrive(now_, index)) {
       const FlyingPacket& p = network_.packet(index);
-      indexes[n] = index;
-      packets[n] = {.bytes = {network_.bytes(index), p.length},
-                    .ecn = p.ecn,
-                    .plane = p.plane,
-                    .from = p.from};
-      ++n;
+      size_t body = p.length;
+      const engine::Opening opened = sides_[side].engine->open(
+          now_, {network_.bytes(index), p.length}, p.from, p.plane, body);
+      // What is sealed and not opened would fail its CRC.
+      const bool good = opened == engine::Opening::kPlain ? !p.sealed
+                                                          : opened == engine::Opening::kOpened;
+      if (good) {
+        indexes[n] = index;
+        packets[n] = {.bytes = {network_.bytes(index), body},
+                      .ecn = p.ecn,
+                      .plane = p.plane,
+                      .from = p.from,
+                      .sealed = opened == engine::Opening::kOpened};
+        ++n;
+      } else {
+        network_.release(index);
+      }
     }
     if (n == kBatch || events_.empty()) break;
     const Event& next = events_.top();
@@ -266,6 +281,10 @@ void Pair::pump(int side) {
     const size_t n = tapped(side).poll_transmit(now_, runs_);
     for (size_t i = 0; i < n; ++i) {
       packet_events_ += runs_[i].count;
+      if (runs_[i].session != nullptr) {
+        sealed_.resize(std::max(sealed_.size(), driver::payload_bytes(runs_[i])));
+        driver::seal_run(runs_[i], sealed_);
+      }
       network_.send(now_, side, runs_[i]);
     }
     if (n < runs_.size()) break;

@@ -29,6 +29,9 @@ struct PairConfig {
   uint32_t receive_slots = 0;
   uint64_t receive_slot_bytes = 0;
   uint64_t longest_message = 1 << 20;
+  std::array<secure::Config, 2> security{};
+  std::string identity;                 ///< of A, see engine::ConnectRequest
+  std::string peer_key;
   std::array<EventSink*, 2> events{};   ///< hears the events of a side
   std::array<std::string, 2> record;    ///< file that receives the calls of a side; "": none
 };
@@ -145,6 +148,7 @@ class Pair {
   std::array<Side, 2> sides_;
   std::vector<std::function<void()>> actions_;
   std::vector<engine::TxRun> runs_;
+  std::vector<std::byte> sealed_;
   Time now_{0};
   uint64_t packet_events_ = 0;
   uint32_t same_instant_ = 0;

@@ -45,6 +45,7 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
       ->type_name("FILE");
   app.add_option("--trace", options.trace, "Write every event of the engine to FILE (qlog-like)")
       ->type_name("FILE");
+  add_security_options(app, options.security);
   app.add_flag("-q,--quiet", options.quiet, "Only errors");
   app.add_flag("-v,--verbose", options.verbose, "Every item and the state of every path");
 }

@@ -12,6 +12,7 @@
 #include "base/settings.h"
 #include "driver/common/fault_spec.h"
 #include "endpoint_transport.h"
+#include "security_options.h"
 
 namespace metaroce::tool {
 
@@ -35,6 +36,7 @@ struct CommonOptions {
   std::string record;
   std::string pcap;
   std::string trace;
+  SecurityOptions security;
   uint64_t seed = 0;
   unsigned planes = 0;
   unsigned paths_per_plane = 0;

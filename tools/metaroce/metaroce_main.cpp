@@ -1,4 +1,4 @@
-// The one command: metaroce send | recv | perf | ping | stat | replay | settings.
+// The one command: metaroce send | recv | perf | ping | stat | replay | keygen | settings.
 #include <cstdio>
 
 #include "cli_common.h"
@@ -121,6 +121,7 @@ int main(int argc, char** argv) {
   ReplayOptions replay_options;
   StatOptions stat_options;
   SettingsOptions settings_options;
+  KeygenOptions keygen_options;
   CLI::App* send = app.add_subcommand("send", "Send files, folders or standard input");
   CLI::App* recv = app.add_subcommand("recv", "Receive into a folder");
   CLI::App* stat =
@@ -129,6 +130,7 @@ int main(int argc, char** argv) {
   CLI::App* ping = app.add_subcommand("ping", "Does an endpoint answer, and how fast?");
   CLI::App* replay =
       app.add_subcommand("replay", "Repeat a recording and compare everything that comes out");
+  CLI::App* keygen = app.add_subcommand("keygen", "Make a key for secured connections");
   CLI::App* settings = app.add_subcommand("settings", "List the settings of the transport");
   add_send(*send, send_options);
   add_recv(*recv, recv_options);
@@ -136,6 +138,7 @@ int main(int argc, char** argv) {
   add_ping(*ping, ping_options);
   add_replay(*replay, replay_options);
   add_stat(*stat, stat_options);
+  add_keygen(*keygen, keygen_options);
   settings->add_flag("--json", settings_options.json, "As JSON");
   settings->add_flag("--markdown", settings_options.markdown, "As docs/settings.md");
   std::string command;
@@ -157,6 +160,7 @@ int main(int argc, char** argv) {
       command = "replay";
       return run_replay(replay_options);
     }
+    if (app.got_subcommand(keygen)) return command = "keygen", run_keygen(keygen_options);
     if (app.got_subcommand(perf)) {
       command = "perf";
       return run_perf(perf_options);
@@ -169,7 +173,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    for (const CLI::App* sub : {send, recv, perf, ping, stat, replay, settings}) {
+    for (const CLI::App* sub : {send, recv, perf, ping, stat, replay, keygen, settings}) {
       if (app.got_subcommand(sub)) command = sub->get_name();
     }
     return usage_error(error.what(), command);

@@ -28,6 +28,7 @@ PeerConnection connect_peer(const PeerOptions& options, Duration timeout, unsign
   endpoint.seed = options.common.seed;
   endpoint.reply_first = true;
   set_taps(options.common, number, endpoint);
+  set_security(options.common.security, endpoint);
   const auto candidates = remote_planes(options);
   auto opened = api::Endpoint::open(endpoint);
   if (!opened) {

@@ -92,9 +92,10 @@ int run_size(const PerfOptions& o, const PerfPlan& plan, bool sweep, const Lines
     }
     api::ConnectionStatus status;
     peer.endpoint->connection_status(peer.connection, status);
-    lines.detail(fmt::format("connected to {} in {:.0f} us, {} paths on {} plane{}\n{}",
+    lines.detail(fmt::format("connected to {} in {:.0f} us, {} paths on {} plane{}, {}\n{}",
                              driver::to_string(peer.peer), static_cast<double>(peer.setup.ns) / 1e3,
                              status.paths, status.planes, status.planes == 1 ? "" : "s",
+                             security_text(status),
                              describe_plan(plan)));
     if (sweep) lines.result(sweep_heading(plan.ping_pong));
   }
@@ -109,6 +110,7 @@ int run_size(const PerfOptions& o, const PerfPlan& plan, bool sweep, const Lines
   if (!result.end.text.empty()) say("metaroce perf: " + result.end.text);
   if (result.complete) lines.result(sweep ? sweep_line(result) : summary(result));
   json report = perf_json(result);
+  report["security"] = security_json(*peer.endpoint, peer.connection);
   report["peer"] = driver::to_string(peer.peer);
   report["setup_us"] = static_cast<double>(peer.setup.ns) / 1e3;
   report["paths_open"] = peer.paths_open;

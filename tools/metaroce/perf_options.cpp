@@ -53,6 +53,7 @@ void add_peer(CLI::App& app, PeerOptions& options) {
       ->type_name("FILE");
   app.add_option("--pcap", options.common.pcap, "Write every datagram to FILE (pcapng)")
       ->type_name("FILE");
+  add_security_options(app, options.common.security);
   app.add_flag("-q,--quiet", options.common.quiet, "Only the summary and errors");
   app.add_flag("-v,--verbose", options.common.verbose, "More about the connection");
 }

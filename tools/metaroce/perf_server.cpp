@@ -233,6 +233,7 @@ int run_perf_server(const PerfOptions& options) {
   endpoint.seed = options.peer.common.seed;
   endpoint.reply_first = true;
   set_taps(options.peer.common, 0, endpoint);
+  set_security(options.peer.common.security, endpoint);
   parse_size(options.memory, "--memory");
   install_signals();
   auto opened = api::Endpoint::open(endpoint);
@@ -244,7 +245,8 @@ int run_perf_server(const PerfOptions& options) {
     say("metaroce perf: warning: " + (*opened)->buffer_warning());
   }
   if (!options.peer.common.quiet) {
-    say("metaroce perf: listening on " + join_addresses((*opened)->local()) + " (UDP)");
+    say("metaroce perf: listening on " + join_addresses((*opened)->local()) + " (UDP), " +
+        policy_text(options.peer.common.security));
   }
   arm_signals();
   return Server(options, std::move(*opened)).run();

@@ -79,6 +79,7 @@ class Ping {
   std::string error_;
   Answers answers_;
   json messages_ = json::array();
+  json security_;
 };
 
 bool Ping::turn(Duration timeout) {
@@ -190,8 +191,9 @@ bool Ping::begin() {
     error_ = peer_.text;
     return false;
   }
-  line(fmt::format("PING {}: {} bytes, set up in {:.3f} ms", driver::to_string(peer_.peer), size_,
-                   ms(peer_.setup)));
+  security_ = security_json(*peer_.endpoint, peer_.connection);
+  line(fmt::format("PING {}: {} bytes, set up in {:.3f} ms, {}", driver::to_string(peer_.peer),
+                   size_, ms(peer_.setup), security_["text"].get<std::string>()));
   return size_ == 0 || ask_server();
 }
 
@@ -288,6 +290,7 @@ int Ping::end() {
         {"peer", driver::to_string(peer_.peer)},
         {"size", size_},
         {"setup_ms", ms(peer_.setup)},
+        {"security", security_},
         {"sent", answers_.sent},
         {"answered", answers_.received},
         {"rtt_ms",

@@ -66,6 +66,7 @@ bool open_all(const RecvOptions& options, const Settings& settings, Transports& 
     endpoint.faults.seed += 1000 + worker;
     endpoint.seed = options.common.seed == 0 ? 0 : options.common.seed + 1000 + worker;
     set_taps(options.common, worker, endpoint);
+    set_security(options.common.security, endpoint);
     auto opened = api::Endpoint::open(endpoint);
     if (!opened) {
       say("metaroce recv: " + opened.error().text);
@@ -185,7 +186,7 @@ int run_recv(const RecvOptions& options) {
       ports = fmt::format(" and the {} ports above", transports.size() - 1);
     }
     say("metaroce recv: listening on " + join_addresses(transports[0]->endpoint().local()) + ports +
-        " (UDP), files go to " + options.folder);
+        " (UDP), files go to " + options.folder + ", " + policy_text(options.common.security));
   }
   json sessions = json::array();
   const bool complete = serve(options, std::move(*folder), transports, sessions);
@@ -194,6 +195,7 @@ int run_recv(const RecvOptions& options) {
   if (!options.common.json.empty()) {
     json report = transport_report(transports);
     report["command"] = "recv";
+    report["security"] = policy_text(options.common.security);
     report["sessions"] = sessions;
     written &= write_json(options.common.json, report);
   }

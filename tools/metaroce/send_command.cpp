@@ -68,6 +68,7 @@ std::unique_ptr<EndpointTransport> open_transport(const SendOptions& options,
   endpoint.faults.seed += worker;
   endpoint.seed = options.common.seed == 0 ? 0 : options.common.seed + worker;
   set_taps(options.common, worker, endpoint);
+  set_security(options.common.security, endpoint);
   auto opened = api::Endpoint::open(endpoint);
   if (!opened) {
     error = opened.error().text;
@@ -221,15 +222,22 @@ int run_send(const SendOptions& options) {
   install_signals();
   Connected connected = connect_all(options, targets, settings);
   if (connected.exit_code != kExitOk) return connected.exit_code;
-  if (options.common.verbose) say("connected to " + join_addresses(connected.remote));
+  const Link link = connected.connections.front().link;
+  const api::Endpoint& endpoint = connected.transports.front()->endpoint();
+  const json security = security_json(endpoint, link);
+  if (!options.common.quiet) {
+    say("metaroce send: connected to " + join_addresses(connected.remote) + ", " +
+        security["text"].get<std::string>());
+  }
   arm_signals();
   const SendResult result = transfer(options, std::move(*items), connected.connections);
   print_result(options, result);
   if (options.common.verbose) say(path_table(connected.transports));
   bool written = taps_complete("send", connected.transports);
   if (!options.common.json.empty()) {
-    written &= write_json(options.common.json,
-                          result_report(result, warnings, connected.transports));
+    json report = result_report(result, warnings, connected.transports);
+    report["security"] = security;
+    written &= write_json(options.common.json, report);
   }
   if (!options.common.series.empty()) {
     written &= write_series(options.common.series, connected.transports);

@@ -9,6 +9,7 @@
 #include "api/native/versioned.h"
 #include "driver/common/fault_spec.h"
 #include "driver/common/socket_address.h"
+#include "secure/key_file.h"
 
 namespace metaroce::api::native {
 namespace {
@@ -60,6 +61,56 @@ Expected<void, std::string> read_addresses(const mr_context_options& options,
   return {};
 }
 
+Expected<void, std::string> read_suites(const char* text, secure::Config& security) {
+  security.suites.clear();
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+    const secure::Suite suite = secure::suite_of(name);
+    if (suite == secure::Suite::kNone) {
+      return unexpected(fmt::format("suites: \"{}\" is none of AES-128-GCM, AES-256-GCM, "
+                                    "ChaCha20-Poly1305",
+                                    name));
+    }
+    security.suites.push_back(suite);
+  }
+  if (security.suites.empty()) return unexpected("suites is empty; NULL means all");
+  return {};
+}
+
+Expected<void, std::string> read_security(const mr_context_options& options,
+                                          EndpointOptions& wanted) {
+  secure::Config& security = wanted.security;
+  if (options.security > MR_SECURITY_REQUIRED) {
+    return unexpected(fmt::format("security is {}; it must be 0 to 2", options.security));
+  }
+  if (options.peer_keys == nullptr && options.peer_key_count != 0) {
+    return unexpected(fmt::format("peer_keys is NULL and peer_key_count is {}; it must be 0 then",
+                                  options.peer_key_count));
+  }
+  Expected<void, std::string> read;
+  if (options.psk_file != nullptr) read = secure::read_psk_file(options.psk_file, security);
+  if (read && options.key_file != nullptr) {
+    read = secure::read_own_key_file(options.key_file, security);
+  }
+  for (uint32_t i = 0; read && i < options.peer_key_count; ++i) {
+    read = options.peer_keys[i] == nullptr
+               ? unexpected(fmt::format("peer_keys[{}] is NULL", i))
+               : secure::read_peer_key(options.peer_keys[i], security);
+  }
+  if (read && options.suites != nullptr) read = read_suites(options.suites, security);
+  if (!read) return read;
+  const bool any = options.psk_file != nullptr || options.key_file != nullptr ||
+                   options.peer_key_count != 0 || options.security != MR_SECURITY_DEFAULT;
+  if (!any) return {};
+  security.policy = options.security == MR_SECURITY_OFFERED ? secure::Policy::kOffered
+                                                            : secure::Policy::kRequired;
+  if (options.identity != nullptr) wanted.identity = options.identity;
+  if (options.peer_key_name != nullptr) wanted.peer_key = options.peer_key_name;
+  return {};
+}
+
 }  // namespace
 
 mr_status Context::open(const mr_context_options& options, std::string& error) {
@@ -78,6 +129,7 @@ mr_status Context::open(const mr_context_options& options, std::string& error) {
       read = unexpected("faults: " + faults.error().text);
     }
   }
+  if (read) read = read_security(options, wanted);
   if (!read) {
     error = read.error();
     return MR_INVALID;

@@ -44,6 +44,8 @@ constexpr CounterName kDropNames[] = {
     {"not_confirmed", "data before the set-up was confirmed"},
     {"no_state", "not expected in the state of the connection"},
     {"table_full", "no room for a new connection"},
+    {"bad_tag", "of a secured connection, and not sealed by its peer"},
+    {"key_guess", "names an unknown key, too many of which came before"},
 };
 static_assert(std::size(kDropNames) + 1 == static_cast<size_t>(wire::DropReason::kCount),
               "a new reason needs a name");

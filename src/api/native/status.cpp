@@ -42,6 +42,8 @@ constexpr StatusRow kRows[] = {
      "which side closed: MR_EVENT_CLOSED without an own mr_close means the peer"},
     {MR_PEER_GONE, "MR_PEER_GONE", "the peer's process has ended or was restarted",
      "whether the peer's process runs; then connect again"},
+    {MR_NOT_TRUSTED, "MR_NOT_TRUSTED", "the two sides do not trust each other's keys",
+     "the key files and pinned keys of both sides; mr_last_error says what is missing"},
     {MR_TIMEOUT, "MR_TIMEOUT", "the time given to the call is over", "a longer timeout"},
     {MR_EMPTY, "MR_EMPTY", "there is nothing to fetch", "nothing to do: wait and fetch again"},
     {MR_BUSY, "MR_BUSY", "posted work still needs it",
@@ -105,6 +107,8 @@ mr_status to_c(Status status) {
       return MR_CLOSED;
     case Status::kPeerGone:
       return MR_PEER_GONE;
+    case Status::kNotTrusted:
+      return MR_NOT_TRUSTED;
     case Status::kCount:
       break;
   }

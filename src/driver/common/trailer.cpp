@@ -3,7 +3,9 @@
 #include <array>
 #include <cstring>
 
+#include "base/assert.h"
 #include "driver/common/crc32c.h"
+#include "secure/session.h"
 
 namespace metaroce::driver {
 namespace {
@@ -26,7 +28,7 @@ const std::byte* zero_bytes() {
 }
 
 bool fill_trailers(engine::TxRun& run) {
-  if (run.trailer != wire::kCrcBytes) return false;
+  if (run.session != nullptr || run.trailer != wire::kCrcBytes) return false;
   std::byte* header = run.headers;
   for (size_t i = 0; i < run.count; ++i) {
     Crc32c crc;
@@ -41,6 +43,35 @@ bool fill_trailers(engine::TxRun& run) {
     header += wire::kCrcBytes;
   }
   return true;
+}
+
+size_t payload_bytes(const engine::TxRun& run) {
+  size_t sum = 0;
+  for (size_t i = 0; i < run.count; ++i) sum += run.payload_length[i];
+  return sum;
+}
+
+size_t seal_run(engine::TxRun& run, std::span<std::byte> buffer) {
+  secure::Session& session = *run.session;
+  const auto phase = static_cast<std::byte>(session.send_phase() ? wire::flag::kPhase : uint8_t{0});
+  size_t used = 0;
+  std::byte* header = run.headers;
+  for (size_t i = 0; i < run.count; ++i) {
+    header[1] |= phase;  // MR-WIRE-032
+    const auto type = static_cast<wire::PacketType>(static_cast<uint8_t>(header[0]) & 0x3F);
+    const secure::PacketName name{type >= wire::PacketType::kAck, static_cast<uint8_t>(header[2]),
+                                  load_big(header + 8)};
+    const size_t length = run.payload_length[i];
+    MR_ASSERT(used + length <= buffer.size() && length <= kZeroBytes);
+    const std::byte* plain = run.payload[i] != nullptr ? run.payload[i] : zero_bytes();
+    std::byte* sealed = buffer.data() + used;
+    std::byte* tag = header + run.header_length[i];
+    session.seal(name, {header, run.header_length[i]}, plain, length, sealed, tag);
+    run.payload[i] = sealed;
+    used += length;
+    header = tag + run.trailer;
+  }
+  return used;
 }
 
 size_t flatten(const engine::TxRun& run, size_t i, const std::byte* header, std::byte* out) {

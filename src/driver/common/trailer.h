@@ -17,9 +17,16 @@ inline size_t packet_bytes(const engine::TxRun& run, size_t i) {
   return size_t{run.header_length[i]} + run.payload_length[i] + run.trailer;
 }
 
-/// Fills the trailer of every packet of the run. A null payload counts as that many zeros.
-/// Runs with a trailer other than 4 bytes (AEAD) are refused: false.
+/// Fills the trailer of every packet of the run with its CRC. A null payload counts as that many
+/// zeros. Runs that are to be sealed are refused: false.
 bool fill_trailers(engine::TxRun& run);
+
+/// Seals every packet of a run of a secured connection: tags go into the trailers, the payload is
+/// encrypted into `buffer` and the run points there, never into the memory of the user. Returns the
+/// bytes of the buffer that were used; it must have room for the payload of the run.
+size_t seal_run(engine::TxRun& run, std::span<std::byte> buffer);
+/// Payload bytes of all packets of the run.
+size_t payload_bytes(const engine::TxRun& run);
 
 /// Copies packet `i` whose header starts at `header` to `out`, trailer included; returns its size.
 /// `out` must have room for packet_bytes(run, i).

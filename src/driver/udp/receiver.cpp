@@ -82,7 +82,7 @@ std::span<const engine::RxPacket> Receiver::receive(Time now, Loop& loop,
   ++next_plane_;
   if (faults_.enabled()) [[unlikely]] {
     RawPacket packet;
-    while (faults_.release(now, packet)) admit(packet);
+    while (faults_.release(now, packet)) admit(now, packet);
   }
   return packets_;
 }
@@ -171,11 +171,29 @@ void Receiver::split(Time now, const Arrival& arrival, std::byte* buffer, uint8_
       packet.ecn = arrival.ecn;
       if (faults_.apply(now, packet) == FaultInjector::Verdict::kGone) continue;
     }
-    admit(packet);
+    admit(now, packet);
   }
 }
 
-void Receiver::admit(const RawPacket& packet) {
+bool Receiver::admit_sealed(Time now, const RawPacket& packet) {
+  size_t body = 0;
+  switch (opener_->open(now, packet.bytes, packet.address, packet.plane, body)) {
+    case engine::Opening::kPlain:
+      return false;
+    case engine::Opening::kOpened:
+      counters_.rx_ce += packet.ecn == Ecn::kCe;
+      packets_.push_back(
+          {packet.bytes.first(body), packet.ecn, packet.plane, packet.address, true});
+      return true;
+    case engine::Opening::kDropped:
+      ++counters_.tag_errors;  // MR-SEC-003
+      return true;
+  }
+  return false;
+}
+
+void Receiver::admit(Time now, const RawPacket& packet) {
+  if (opener_ != nullptr && admit_sealed(now, packet)) return;
   const auto body = verify_crc(packet.bytes);
   if (body.empty()) {
     ++counters_.crc_errors;  // MR-WIRE-008

@@ -11,6 +11,7 @@
 #include "driver/udp/transmitter.h"
 #include "driver/udp/udp_options.h"
 #include "engine/api.h"
+#include "engine/engine.h"
 
 namespace metaroce::driver {
 
@@ -20,6 +21,8 @@ class Receiver {
            bool hand_over_single = false);
 
   void add_plane(int fd, bool wildcard);
+  /// Who opens sealed packets; null: no connection is secured.
+  void set_opener(engine::Engine* opener) { opener_ = opener; }
   /// One batch from the planes in turn. `loop` holds the planes' sockets; it is asked which are
   /// ready when there are many.
   std::span<const engine::RxPacket> receive(Time now, Loop& loop, Transmitter& transmitter);
@@ -54,12 +57,15 @@ class Receiver {
                    uint8_t index);
   void read_controls(msghdr& message, Plane& plane, Arrival& arrival);
   void split(Time now, const Arrival& arrival, std::byte* buffer, uint8_t index);
-  void admit(const RawPacket& packet);
+  void admit(Time now, const RawPacket& packet);
+  /// True when the packet is dealt with: opened and admitted, or dropped.
+  bool admit_sealed(Time now, const RawPacket& packet);
 
   Syscalls& calls_;
   UdpCounters& counters_;
   FaultInjector& faults_;
   const bool hand_over_single_;
+  engine::Engine* opener_ = nullptr;
   std::vector<Plane> planes_;
   std::unique_ptr<std::byte[]> arena_;
   size_t filled_ = 0;

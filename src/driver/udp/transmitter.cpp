@@ -148,8 +148,14 @@ size_t Transmitter::send(Time now, std::span<engine::TxRun> runs) {
   size_t sent = keeps() ? flush(now) : 0;
   for (engine::TxRun& run : runs) {
     MR_ASSERT(run.count > 0 && run.count <= kMaxRun && run.plane < planes_.size());
-    const bool filled = fill_trailers(run);
-    MR_ASSERT(filled);
+    if (run.session != nullptr) [[unlikely]] {
+      // The kernel copies within the call, and what is kept is copied too: one buffer will do.
+      sealed_.resize(std::max(sealed_.size(), payload_bytes(run)));
+      seal_run(run, sealed_);
+    } else {
+      const bool filled = fill_trailers(run);
+      MR_ASSERT(filled);
+    }
     if (faults_.enabled()) [[unlikely]] {
       sent += send_with_faults(now, run);
     } else {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "driver/common/fault_injector.h"
+#include "driver/common/trailer.h"
 #include "driver/udp/local_addresses.h"
 #include "driver/udp/tx_sockets.h"
 #include "driver/udp/udp_driver.h"
@@ -29,6 +30,10 @@ class Transmitter {
   void add_plane(bool wildcard, uint16_t mtu);
   /// What EMSGSIZE reports from now on.
   void set_mtu(size_t plane, uint16_t mtu) { planes_[plane].mtu = mtu; }
+  /// Room for runs that will be sealed, of packets of this payload.
+  void expect_sealed(size_t payload) {
+    sealed_.resize(std::max(kMaxRun * payload, kZeroBytes));
+  }
   size_t send(Time now, std::span<engine::TxRun> runs);
   bool blocked() const { return kept_bytes_ >= kMostKept; }
   bool keeps() const { return !kept_.empty(); }
@@ -91,6 +96,7 @@ class Transmitter {
   std::vector<Stray> strays_;
   std::vector<std::byte> scratch_;
   std::unique_ptr<engine::TxRun> single_;
+  std::vector<std::byte> sealed_;  // payload of a run of a secured connection, encrypted
 };
 
 }  // namespace metaroce::driver

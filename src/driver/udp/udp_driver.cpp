@@ -276,6 +276,11 @@ void UdpDriver::place(std::span<const engine::RxPacket> packets,
   impl_->receiver_.place(packets, list);
 }
 
+void UdpDriver::secure_with(engine::Engine& engine) {
+  impl_->receiver_.set_opener(&engine);
+  impl_->transmitter_.expect_sealed(impl_->options_.max_payload);
+}
+
 size_t UdpDriver::transmit(Time now, std::span<engine::TxRun> runs) {
   return impl_->transmitter_.send(now, runs);
 }

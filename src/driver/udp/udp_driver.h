@@ -52,6 +52,10 @@ class UdpDriver {
   /// One line that names the sysctl and both numbers when a buffer is smaller than asked; or "".
   const std::string& buffer_warning() const;
 
+  /// Has the engine open what is sealed: to be called once before packets move when its connections
+  /// may be secured.
+  void secure_with(engine::Engine& engine);
+
   /// One round without blocking: receive, place, deadlines, hints, transmit. Returns the packets
   /// and deadlines handled, 0 when there was nothing to do.
   template <class AnyEngine>

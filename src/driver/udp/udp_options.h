@@ -62,7 +62,8 @@ struct UdpOptions {
   X(tx_sockets_closed, "transmit sockets closed to make room")                    \
   X(shared_sends, "runs sent from the service socket for want of an own one")     \
   X(ports_substituted, "source ports that were taken and replaced by a free one") \
-  X(link_changes, "planes that went up or down")
+  X(link_changes, "planes that went up or down")                                  \
+  X(tag_errors, "packets of secured connections dropped: not sealed by the peer")
 
 struct UdpCounters {
 #define X(name, meaning) uint64_t name = 0;
