@@ -25,6 +25,7 @@ void Connection::on_turn(uint32_t operation) {
 }
 
 void Connection::execute_atomics() {
+  wake();
   atomics_due_ = false;
   for (;;) {
     const uint32_t operation = sender_.next_deferred();

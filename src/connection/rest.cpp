@@ -10,6 +10,7 @@ bool Connection::may_rest() const {
   if (window_->size() > 0 || repairs_ > 0 || in_flight_packets_ > 0) return false;
   if (confirm_due_ || payload_dirty_ || next_open_ < tx_paths_ || !paths_open_told_) return false;
   if (ack_from_ != kNever || ack_owed_.any() || receiver_.has_credit_news()) return false;
+  if (atomics_due_ || sender_.has_response_error()) return false;
   if (sender_.has_reset() || sender_.next_wakeup() != kNever) return false;
   return expect_since_ == kNever && verdict_at_ == kNever && credit_probe_at_ == kNever &&
          retry_at_ == kNever;

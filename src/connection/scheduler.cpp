@@ -113,6 +113,8 @@ void Connection::send_ack(Time now, RunWriter& writer, PathSlot& slot) {
   ack.f.stream = slot.rx.credit_stream;
   ack.f.limit = static_cast<uint16_t>(receiver_.limit(ack.f.stream));  // MR-ACK-018
   slot.rx.fill_ack(now, ack);
+  if (shared_.sends.pending_nearly_full()) ack.f.status |= wire::ack_status::kPendingNearlyFull;
+  if (shared_.receives.nearly_full()) ack.f.status |= wire::ack_status::kSlabNearlyFull;
   shared_.telemetry.emit(EventKind::ack_sent, handle_, slot.tx.id, ack.f.counter, ack.f.base,
                          ack.is_long);
   writer.commit(wire::encode(ack, writer.header()), nullptr, 0);

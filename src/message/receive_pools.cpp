@@ -116,6 +116,10 @@ void ReceivePools::tell_if_low(uint32_t id, SharedQueue& q) {
   if (!low_.full()) low_.push(id);
 }
 
+bool ReceivePools::nearly_full() const {
+  return uint64_t{messages_->used()} * 4 > uint64_t{messages_->capacity()} * 3;
+}
+
 uint32_t ReceivePools::take_low() {
   if (low_.empty()) return 0;
   const uint32_t id = low_.front();

@@ -51,6 +51,8 @@ struct ReceivePools {
   SharedQueue* queue(uint32_t id);
   const SharedQueue* queue(uint32_t id) const { return const_cast<ReceivePools*>(this)->queue(id); }
   void note_bound(uint32_t id);
+  /// Over three quarters of the open messages are in use (MR-WIRE-044).
+  bool nearly_full() const;
   void tell_if_low(uint32_t id, SharedQueue& queue);
   uint32_t take_receive(const ReceiveRequest& request, Status& status);
   void release_receive(uint32_t index);

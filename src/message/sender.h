@@ -42,6 +42,8 @@ struct SendPools {
   FlatMap& index() { return *index_; }  ///< (connection, stream, kind) -> stream record
   GatherSpace& gather() { return *gather_; }
 
+  bool pending_nearly_full() const { return uint64_t{parked} * 4 > uint64_t{max_pending} * 3; }
+
   uint32_t posted = 0;        ///< send records of requests, at most max_sends
   uint32_t responses = 0;     ///< of responses, parked ones included
   uint32_t parked = 0;        ///< entries of the pending table in use (MR-MSG-041)
@@ -181,6 +183,7 @@ class Sender {
   /// The peer reset the stream: it wants no response any more.
   void drop_responses(uint16_t stream);
   bool next_response_error(uint16_t& stream, uint32_t& msn, wire::Refusal& reason);
+  bool has_response_error() const { return first_error_ != kNoIndex; }
   bool is_aborted(uint32_t send) const;
 
   /// Earliest end of a back-off; kNever if none.
