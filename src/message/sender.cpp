@@ -596,6 +596,15 @@ bool Sender::oldest(Time now, uint64_t& id, uint32_t& age_ms) const {
   return any;
 }
 
+/// What the peer has as a whole it has delivered, though we may flush it: both sides go on from
+/// there when the stream is opened anew (MR-MSG-007).
+void Sender::note_known(SendStream& s, const SendRecord& r) {
+  s.known = s.known && r.cut_done && !r.torn;
+  if (!s.known) return;
+  s.known_msn = r.msn + 1;
+  if (r.consumes) s.known_rq = r.rq_seq + 1;
+}
+
 /// Completes from the head what is complete or failed; true if anything was.
 bool Sender::advance(uint32_t index) {
   SendStream& s = pools_.streams()[index];
@@ -606,11 +615,13 @@ bool Sender::advance(uint32_t index) {
       if (r.undecided != 0) break;  // MR-MSG-030: the driver may still read its memory
       if (r.error != wire::Refusal::kUnknown) break;  // the peer does not know yet
       const Status cause = r.status == Status::kOk ? Status::kFlushed : r.status;
+      note_known(s, r);
       finish(s, s.error_given ? Status::kFlushed : cause);
       s.error_given = true;
     } else {
       if (!r.cut_done || r.claims != 0 || r.awaits) break;
       if (!s.responses) ++accepted_;
+      note_known(s, r);
       finish(s, Status::kOk);
     }
     moved = true;

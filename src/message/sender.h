@@ -178,8 +178,8 @@ class Sender {
   void drop_operation(uint32_t operation);
   /// The rest of the response is not sent; the peer is told why (MR-MSG-048).
   void abort_response(uint32_t send, wire::Refusal reason);
-  /// The peer reset the stream: it wants no response any more.
-  void drop_responses(uint16_t stream);
+  /// The peer reset the stream: it wants no response any more. With a reason: we did, and tell it.
+  void drop_responses(uint16_t stream, wire::Refusal reason = wire::Refusal::kUnknown);
   bool next_response_error(uint16_t& stream, uint32_t& msn, wire::Refusal& reason);
   bool is_aborted(uint32_t send) const;
 
@@ -228,7 +228,6 @@ class Sender {
   void settle_responses(uint32_t index);
   void queue_reset(uint32_t index);
   void fail_not_ready(uint32_t send);
-  uint32_t first_receive_from(uint32_t send) const;
   bool comes_before(const SendRecord& r, const RetryRecord& retry, const RetryRecord& other) const;
   void end_responses(uint32_t index);
   void give_up(uint32_t send);
@@ -247,6 +246,7 @@ class Sender {
                     std::span<Fragment> out);
   void settle(uint32_t send);
   bool advance(uint32_t index);
+  void note_known(SendStream& stream, const SendRecord& record);
   void finish(SendStream& stream, Status status);
   Duration stretch(Time now, SendRecord& record, Duration delay);
   void back_off(uint32_t index, const SendRecord& record, Time until, bool for_credit);

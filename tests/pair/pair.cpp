@@ -203,6 +203,7 @@ void Pair::arrivals(const Event& first) {
                     .ecn = p.ecn,
                     .plane = p.plane,
                     .from = p.from};
+      if (on_packet) on_packet(side, packets[n]);
       ++n;
     }
     if (n == kBatch || events_.empty()) break;
@@ -238,6 +239,7 @@ void Pair::place(int side, const engine::RxPacket& packet, const engine::Placeme
     return;
   }
   s.counts.placed_bytes += placement.length;
+  if (on_place) return on_place(side, packet, placement);
   if (!config_.real_memory) {
     if (placement.region != engine::kReceiveBuffer &&
         (placement.region != s.info.index ||
@@ -266,11 +268,13 @@ void Pair::pump(int side) {
     const size_t n = tapped(side).poll_transmit(now_, runs_);
     for (size_t i = 0; i < n; ++i) {
       packet_events_ += runs_[i].count;
+      if (on_run) on_run(side, runs_[i]);
       network_.send(now_, side, runs_[i]);
     }
     if (n < runs_.size()) break;
   }
   drain_completions(side);
+  if (on_pump) on_pump(side);
   drain_events(side);
   if (++pumps_ % kLookAtBooks == 0) check_books();
   const Time next = std::max(s.engine->next_deadline(), now_);
