@@ -626,13 +626,15 @@ bool Sender::advance(uint32_t index) {
     }
     moved = true;
   }
-  // Messages before the failed one are still delivered, so RESET waits for them (MR-MSG-006).
+  // Messages before the failed one are still delivered, so RESET waits for them (MR-MSG-006). It
+  // waits for the fate of all others too: who heard it may open the stream anew, and a packet of
+  // its past must not be taken for one of the new messages (MR-MSG-007).
   if (s.draining && !s.failed && s.head == kNoIndex) {
     s.failed = true;
     s.error_given = true;
     s.fail_msn = s.next_msn;
   }
-  const bool over = s.head == kNoIndex || dead(s, pools_.sends()[s.head]);
+  const bool over = s.head == kNoIndex;
   if (s.failed && !s.responses && !s.reset_told && !s.silent_reset && over) queue_reset(index);
   return moved;
 }
@@ -694,17 +696,21 @@ size_t Sender::poll(std::span<Completion> out) {
   return n;
 }
 
-void Sender::on_limit16(uint16_t stream, uint16_t low) {
+bool Sender::on_limit16(uint16_t stream, uint16_t low) {
   const uint32_t index = find_stream(stream);
-  if (index == kNoIndex) return;
+  if (index == kNoIndex) return false;
   SendStream& s = pools_.streams()[index];
   const auto rise = static_cast<int16_t>(static_cast<uint16_t>(low - s.limit));  // MR-ACK-031
-  if (rise > 0) return raise_limit(index, s.limit + static_cast<uint32_t>(rise));
+  if (rise > 0) {
+    raise_limit(index, s.limit + static_cast<uint32_t>(rise));
+    return false;
+  }
   // MR-MSG-061: it was asked for credit and has none.
-  if (!s.asked || !s.blocked) return;
+  if (!s.asked || !s.blocked) return false;
   s.asked = false;
-  if (s.rnr_retry == kRetryForEver || s.rnr_tries++ < s.rnr_retry) return;
+  if (s.rnr_retry == kRetryForEver || s.rnr_tries++ < s.rnr_retry) return false;
   fail_not_ready(s.cut);
+  return true;
 }
 
 void Sender::on_limit(uint16_t stream, uint32_t limit) {

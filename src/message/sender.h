@@ -150,7 +150,8 @@ class Sender {
 
   /// Absolute receive limit of a stream, low 16 bits from an ACK or 32 bits from CREDIT; serial
   /// maximum. Unknown streams are remembered only if they were posted to.
-  void on_limit16(uint16_t stream, uint16_t low);
+  /// True: a request ended for want of a receive.
+  bool on_limit16(uint16_t stream, uint16_t low);
   void on_limit(uint16_t stream, uint32_t limit);
 
   // --- responses of the peer to our Reads and atomics (operations.cpp) ---

@@ -178,6 +178,7 @@ class Model {
   void request_failed(uint32_t s, Request& r, Status status);
   Verdict first_failure(uint32_t s, const Request& r, const Direction& d, Status status);
   Verdict ended(uint32_t s, Status status) const;
+  Cause end_of(uint32_t s) const;
   void receive_done(uint32_t s, const engine::Completion& c);
   void receive_failed(uint32_t s, uint32_t index, Receive& r, Direction& d, Status status);
   uint32_t find_message(uint32_t s, const Receive& r, const engine::Completion& c,

@@ -94,6 +94,13 @@ void Model::delivered(uint32_t s, const Request& m, Direction& d, uint32_t) {
   }
 }
 
+/// Why the connection ended, as side `s` sees it.
+Cause Model::end_of(uint32_t s) const {
+  if (sides_[s].closed) return Cause::kOwnClose;
+  if (!sides_[1 - s].closed) return Cause::kDeath;
+  return sides_[1 - s].aborted ? Cause::kPeerAbort : Cause::kPeerClose;
+}
+
 void Model::receive_failed(uint32_t s, uint32_t index, Receive& r, Direction& d, Status status) {
   const auto refuse = [&] {
     differ(fmt::format("receive {} of side {} ended as {}", index, s, metaroce::to_string(status)));
@@ -114,11 +121,10 @@ void Model::receive_failed(uint32_t s, uint32_t index, Receive& r, Direction& d,
                        d.head < d.posts.size();
     if (!connection && !d.reset_there && !d.reset_here && !d.draining) d.owes = true;
     v.allowed = reset || connection;
-    v.cause = d.reset_there ? Cause::kOwnReset
-              : d.draining  ? Cause::kDrain
-              : reset       ? Cause::kPeerReset
-                            : ended(s, sides_[s].closed ? Status::kClosed : Status::kPeerFailed).cause;
-    if (v.cause == Cause::kNone) v.cause = sides_[1 - s].closed ? Cause::kPeerClose : Cause::kDeath;
+    v.cause = Cause::kPeerReset;
+    if (d.draining) v.cause = Cause::kDrain;
+    if (d.reset_there) v.cause = Cause::kOwnReset;
+    if (connection) v.cause = end_of(s);
   }
   if (!v.allowed && status == Status::kLength) {
     const auto& requests = sides_[1 - s].requests;

@@ -296,7 +296,7 @@ void Runner::turn(uint32_t s) {
     ++c.tries;
     return schedule(s, 5'000);
   }
-  if (execute(step) == Went::kAgain && c.tries < 2 * kTries) {
+  if (execute(step) == Went::kAgain && c.tries < kTries / 10) {
     ++c.tries;
     return schedule(s, 10'000);
   }
@@ -431,9 +431,11 @@ void Runner::finale() {
   const auto lost = [this] { return pair_->lost(0) || pair_->lost(1); };
   bool rescuing = false;
   const auto done = [&] { return lost() || settled(); };
-  const int64_t end = pair_->now().ns + 600'000'000;
+  const int64_t limit = 600'000'000;
+  int64_t end = pair_->now().ns + limit;
   while (!done() && pair_->now().ns < end && !pair_->stuck()) {
     pair_->run_until(done, microseconds(rescuing ? 50 : 20));
+    if (!rescuing && steps_done()) end = pair_->now().ns + limit / 2;
     rescuing = steps_done();
     if (rescuing && !done()) rescue();
   }
@@ -541,7 +543,8 @@ void Runner::rescue_stream(uint32_t s, uint32_t stream) {
   // waits for another one (MR-MSG-027).
   Keys& keys = keys_[s];
   const Model::Side& side = model_.side(s);
-  if (keys.replaced == kNothing) keys.replaced = side.shared_done;
+  if (!keys.replacing) keys.replaced = side.shared_done - 1;  // what ended before had none
+  keys.replacing = true;
   if (waiting == d.consuming.end()) return;
   if (side.open_shared > 0 && side.shared_done == keys.replaced) return;
   if (side.open_shared > 0) ++keys.replaced;

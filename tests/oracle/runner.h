@@ -44,7 +44,8 @@ class Runner {
     std::vector<bool> live;                                ///< by region index
     uint32_t next_counter = 0;
     uint32_t shared_queue = 0;
-    uint32_t replaced = kNothing;  ///< shared receives that ended and have a successor
+    bool replacing = false;
+    uint32_t replaced = 0;  ///< shared receives that ended and have a successor
     bool over = false;
   };
   struct Cursor {
