@@ -258,7 +258,7 @@ class Connection final : public path::Listener, private message::OperationHost {
               wire::Refusal reason, uint32_t rq_seq);
   // message::OperationHost (operations.cpp)
   void on_turn(uint32_t operation) override;
-  void on_never(uint32_t operation) override { sender_.drop_operation(operation); }
+  void on_never(uint32_t operation) override;
   void on_invalidate(uint32_t key) override { shared_.regions.invalidate(key); }
   uint64_t perform(const message::RemoteOperation& operation, std::byte* address);
   bool is_readable(const message::Fragment& fragment);
@@ -387,6 +387,7 @@ class Connection final : public path::Listener, private message::OperationHost {
   Time stalled_at_{0};
 
   memory::Domain domain_ = 0;
+  bool resetting_ = false;    ///< a stream, by our program
   bool atomics_due_ = false;  ///< it stands in the list of those with atomics to execute
   uint32_t payload_ = 0;
   uint32_t wanted_run_ = 1;   ///< packets of a run, by what waits

@@ -41,8 +41,10 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   }
   // MR-ACK-032: limits from ACKs that are far behind say nothing.
   if (seq_gt(ack.f.counter, highest_ack_counter_)) highest_ack_counter_ = ack.f.counter;
-  if (highest_ack_counter_ - ack.f.counter <= 4096) sender_.on_limit16(ack.f.stream, ack.f.limit);
-  completions_hint_ = completions_hint_ || sender_.has_completions();  // no credit: it gives up
+  if (highest_ack_counter_ - ack.f.counter <= 4096 &&
+      sender_.on_limit16(ack.f.stream, ack.f.limit)) {
+    completions_hint_ = true;
+  }
   if (outcome.padded_acked > 0) on_padded_acked(now, slot, outcome.padded_acked);
   if (slot.tx.state() != before) {
     note_change(slot, PathChange::kAnswered);

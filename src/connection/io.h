@@ -173,6 +173,20 @@ struct PathStatus {
   PathCounters counters;
 };
 
+/// Records in use of the pools that all connections share.
+struct EnginePools {
+  uint32_t requests = 0;
+  uint32_t responses = 0;  ///< to Reads and atomics of peers
+  uint32_t parked = 0;     ///< of them: wait for their turn
+  uint32_t retries = 0;
+  uint32_t claims = 0;
+  uint32_t copies = 0;
+  uint32_t send_lists = 0;  ///< segment lists
+  uint32_t receive_lists = 0;
+  uint32_t open_messages = 0;
+  uint32_t receives = 0;
+};
+
 /// What the connections of an engine hold, in bytes; pools of fixed size are not in it.
 struct EngineMemory {
   uint32_t connections = 0;
@@ -182,6 +196,7 @@ struct EngineMemory {
   uint32_t awake_paths = 0;      ///< paths unfolded now
   uint32_t awake_paths_most = 0; ///< most there ever were: so much of the pool was touched
   uint32_t path_bytes = 0;       ///< of the pool, for each of these
+  EnginePools pools;
 };
 
 enum class ConnectionState : uint8_t {

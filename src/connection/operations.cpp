@@ -24,6 +24,12 @@ void Connection::on_turn(uint32_t operation) {
   sender_.start_read(operation, target->address);  // MR-MSG-046
 }
 
+/// Its stream ended first. When that was our doing the peer still waits for an answer.
+void Connection::on_never(uint32_t operation) {
+  if (!resetting_) return sender_.drop_operation(operation);
+  sender_.refuse_operation(operation, Refusal::kStreamClosed);
+}
+
 void Connection::execute_atomics() {
   wake();
   atomics_due_ = false;
@@ -86,8 +92,10 @@ void Connection::reset_stream(uint16_t stream) {
   wake();
   completions_hint_ = true;
   sender_.reset(stream);
+  resetting_ = true;
   receiver_.close(stream);
-  sender_.drop_responses(stream);
+  resetting_ = false;
+  sender_.drop_responses(stream, Refusal::kStreamClosed);
   void_stream(stream);
 }
 

@@ -157,9 +157,9 @@ void scatter(std::span<const message::Segment> list, uint64_t offset, uint32_t l
 
 Refusal Connection::admit(const wire::DataPacket& d, message::Admission& admission,
                           memory::Target& target) {
-  if (state_ != ConnectionState::kOpen && state_ != ConnectionState::kClosing) {
-    return Refusal::kStreamClosed;
-  }
+  // CLOSE is on its way and tells why it ends; a refusal for good would tell something else.
+  if (state_ == ConnectionState::kClosing) return Refusal::kNoResource;
+  if (state_ != ConnectionState::kOpen) return Refusal::kStreamClosed;
   admission = receiver_.admit(d);
   if (!admission.accepted) return admission.reason;
   if (admission.check_memory) {

@@ -18,6 +18,7 @@ using connection::PathChange;
 using connection::StallReason;
 using connection::PathStatus;
 using connection::EngineMemory;
+using connection::EnginePools;
 using connection::ConnectionState;
 using connection::ConnectionStatus;
 using connection::kReceiveBuffer;

@@ -233,6 +233,11 @@ EngineMemory Engine::memory() const {
   m.awake_paths = impl_->shared_.paths.used();
   m.awake_paths_most = impl_->shared_.paths.touched();
   m.path_bytes = sizeof(connection::PathSlot);
+  message::SendPools& sends = impl_->shared_.sends;
+  message::ReceivePools& receives = impl_->shared_.receives;
+  m.pools = {sends.posted, sends.responses, sends.parked, sends.retries().used(),
+             sends.shared_claims, sends.copies().used(), sends.segments().used(),
+             receives.segments().used(), receives.messages().used(), receives.receives().used()};
   return m;
 }
 

@@ -75,6 +75,7 @@ struct ReceiveStream {
   uint32_t posted = 0;     ///< receives ever posted
   uint32_t completed = 0;  ///< receives ever completed
   uint32_t used = 0;       ///< one above the highest receive sequence seen
+  uint32_t told = 0;       ///< highest limit that the sender may know of
   uint32_t open_count = 0;
   ListEnds open;      ///< OpenMessage
   ListEnds receives;  ///< PostedReceive, oldest first

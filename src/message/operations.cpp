@@ -270,12 +270,19 @@ void Sender::abort_response(uint32_t send, wire::Refusal reason) {
   settle_responses(index);
 }
 
-void Sender::drop_responses(uint16_t stream) {
+void Sender::drop_responses(uint16_t stream, wire::Refusal reason) {
   const uint32_t index = find_responses(stream);
   if (index == kNoIndex) return;
-  for (uint32_t i = pools_.streams()[index].head; i != kNoIndex; i = pools_.sends()[i].next) {
-    if (!pools_.sends()[i].aborted) give_up(i);
+  for (uint32_t i = pools_.streams()[index].head; i != kNoIndex;) {
+    const uint32_t next = pools_.sends()[i].next;
+    if (reason != wire::Refusal::kUnknown) {
+      abort_response(i, reason);  // it stays until it was told
+    } else if (!pools_.sends()[i].aborted) {
+      give_up(i);
+    }
+    i = next;
   }
+  if (find_responses(stream) == kNoIndex) return;
   reschedule(index);
   advance(index);
   refresh(index);

@@ -153,8 +153,13 @@ uint32_t Receiver::limit(uint16_t stream) const {
   if (index == kNoIndex) return 0;
   const ReceiveStream& s = pools_.streams()[index];
   // Of a shared queue every stream may take all there is; who comes late is refused and asks again.
-  if (s.queue != 0) return s.used + std::min(pools_.queue(s.queue)->count, kMostShared);
-  return s.completed + std::min(s.posted - s.completed, kMostAhead);
+  ReceiveStream& told = pools_.streams()[index];
+  if (s.closed) return told.told;
+  const uint32_t most =
+      s.queue != 0 ? s.used + std::min(pools_.queue(s.queue)->count, kMostShared)
+                   : s.completed + std::min(s.posted - s.completed, kMostAhead);
+  if (seq_gt(most, told.told)) told.told = most;
+  return most;
 }
 
 Admission Receiver::admit(const wire::DataPacket& packet) {
@@ -496,7 +501,11 @@ void Receiver::on_reset(uint16_t stream, uint32_t final_msn) {
 
 void Receiver::close(uint16_t stream) {
   const uint32_t index = get_stream(stream);
-  if (index != kNoIndex && !pools_.streams()[index].closed) close_stream(index, Status::kFlushed);
+  if (index == kNoIndex || pools_.streams()[index].closed) return;
+  close_stream(index, Status::kFlushed);
+  // Who waits for credit may send one more: its refusal tells that the stream is closed.
+  ++pools_.streams()[index].told;
+  if (!dead_) add_news(index);
 }
 
 bool Receiver::reopen(uint16_t stream) {
@@ -505,9 +514,8 @@ bool Receiver::reopen(uint16_t stream) {
   ReceiveStream& s = pools_.streams()[index];
   if (dead_ || !s.closed || !s.reset_heard) return false;
   s.closed = s.reset_heard = s.starved = false;
-  s.delivered = s.final_msn;  // MR-MSG-064: the numbers go on
   s.posted = s.completed;
-  s.used = s.completed;
+  s.used = s.completed;  // MR-MSG-007: the numbers go on, the sender knows what was delivered
   return true;
 }
 

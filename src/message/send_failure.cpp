@@ -50,6 +50,7 @@ void Sender::on_refused(Time now, const Fragment& fragment, wire::Refusal reason
   if (r.ordered) --s.undecided;
   if (s.responses ? r.aborted : s.failed && seq_ge(r.msn, s.fail_msn)) {
     unclaim(r);
+    r.torn = true;
     if (r.undecided == 0) settle(fragment.send);
     return;
   }
@@ -58,12 +59,14 @@ void Sender::on_refused(Time now, const Fragment& fragment, wire::Refusal reason
     unclaim(r);
     // A response that is not wanted ends alone: the others are of other requests.
     if (s.responses) return abort_response(fragment.send, wire::Refusal::kUnknown);
+    r.torn = true;
     fail(fragment.send, status);
     return;
   }
   if (reason == wire::Refusal::kNotReady && r.consumes && s.rnr_retry != kRetryForEver &&
       now >= r.retry_due && s.rnr_tries++ >= s.rnr_retry) {
     unclaim(r);
+    r.torn = true;
     return fail_not_ready(fragment.send);
   }
   const bool whole_stream =
@@ -191,13 +194,6 @@ void Sender::fail_not_ready(uint32_t send) {
   fail(send, Status::kNotReady);
 }
 
-/// The receive-queue sequence of the first message from `send` on that takes a receive.
-uint32_t Sender::first_receive_from(uint32_t send) const {
-  const SendStream& s = pools_.streams()[pools_.sends()[send].stream];
-  while (send != kNoIndex && !pools_.sends()[send].consumes) send = pools_.sends()[send].next;
-  return send == kNoIndex ? s.next_rq : pools_.sends()[send].rq_seq;
-}
-
 /// The request and all later ones of its stream are over; earlier ones go on.
 void Sender::fail(uint32_t send, Status status) {
   SendRecord& r = pools_.sends()[send];
@@ -205,7 +201,6 @@ void Sender::fail(uint32_t send, Status status) {
   r.status = status;
   s.failed = true;  // only this stream: MR-MSG-004, MR-MSG-005
   s.fail_msn = r.msn;
-  s.fail_rq = first_receive_from(send);
   drop_unsent(s);
   drop_retries(s, s.ready);
   drop_retries(s, s.delayed);
@@ -229,6 +224,7 @@ void Sender::drop_retries(SendStream& s, ListEnds& list) {
     const uint32_t next = retry.link.next;
     SendRecord& r = pools_.sends()[retry.send];
     if (seq_ge(r.msn, s.fail_msn)) {
+      r.torn = true;
       bytes_waiting_ -= retry.length;
       unclaim(r);
       list_remove<&RetryRecord::link>(retries, list, i);
@@ -281,7 +277,6 @@ void Sender::reset(uint16_t stream) {
   if (!s.failed) {
     s.failed = s.error_given = true;
     s.fail_msn = s.next_msn;
-    s.fail_rq = s.next_rq;
   }
   advance(index);
   refresh(index);
@@ -307,8 +302,9 @@ bool Sender::reopen(uint16_t stream) {
   if (!may_reopen(stream)) return false;
   SendStream& s = pools_.streams()[index];
   s.failed = s.error_given = s.reset_told = s.reset_accepted = s.draining = false;
-  s.next_msn = s.fail_msn;  // MR-MSG-064: both sides know the final MSN
-  s.next_rq = s.fail_rq;
+  s.known = true;
+  s.next_msn = s.known_msn;  // MR-MSG-064
+  s.next_rq = s.known_rq;
   s.rnr_tries = 0;
   return true;
 }

@@ -56,6 +56,7 @@ struct SendRecord {
   bool outstanding = false;  ///< counted among the stream's outstanding operations
   bool parked = false;       ///< a response to a request that may not be executed yet
   bool aborted = false;      ///< a response that the peer does not want, or that has no memory
+  bool torn = false;         ///< the peer does not have all of it and never will
   wire::Refusal error = wire::Refusal::kUnknown;  ///< of a response: why it is told as an error
 };
 
@@ -89,7 +90,9 @@ struct SendStream {
   uint32_t limit = 0;       ///< absolute receive limit of the peer
   uint32_t refused_rq = 0;  ///< lowest sequence refused for want of a receive
   uint32_t fail_msn = 0;    ///< this message and all later ones failed; valid if failed
-  uint32_t fail_rq = 0;     ///< receive-queue sequence of the first of them that has one
+  uint32_t known_msn = 0;   ///< the peer has all messages before it; from here a new life goes on
+  uint32_t known_rq = 0;    ///< their receives
+  bool known = true;        ///< false: one was found that the peer does not have
   ListEnds ready;           ///< retry ranges to cut now
   ListEnds delayed;         ///< retry ranges that wait, sorted by due
   Link active_link;

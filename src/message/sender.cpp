@@ -593,6 +593,15 @@ bool Sender::oldest(Time now, uint64_t& id, uint32_t& age_ms) const {
   return any;
 }
 
+/// What the peer has as a whole it has delivered, though we may flush it: both sides go on from
+/// there when the stream is opened anew (MR-MSG-007).
+void Sender::note_known(SendStream& s, const SendRecord& r) {
+  s.known = s.known && r.cut_done && !r.torn;
+  if (!s.known) return;
+  s.known_msn = r.msn + 1;
+  if (r.consumes) s.known_rq = r.rq_seq + 1;
+}
+
 /// Completes from the head what is complete or failed; true if anything was.
 bool Sender::advance(uint32_t index) {
   SendStream& s = pools_.streams()[index];
@@ -603,23 +612,26 @@ bool Sender::advance(uint32_t index) {
       if (r.undecided != 0) break;  // MR-MSG-030: the driver may still read its memory
       if (r.error != wire::Refusal::kUnknown) break;  // the peer does not know yet
       const Status cause = r.status == Status::kOk ? Status::kFlushed : r.status;
+      note_known(s, r);
       finish(s, s.error_given ? Status::kFlushed : cause);
       s.error_given = true;
     } else {
       if (!r.cut_done || r.claims != 0 || r.awaits) break;
       if (!s.responses) ++accepted_;
+      note_known(s, r);
       finish(s, Status::kOk);
     }
     moved = true;
   }
-  // Messages before the failed one are still delivered, so RESET waits for them (MR-MSG-006).
+  // Messages before the failed one are still delivered, so RESET waits for them (MR-MSG-006). It
+  // waits for the fate of all others too: who heard it may open the stream anew, and a packet of
+  // its past must not be taken for one of the new messages (MR-MSG-007).
   if (s.draining && !s.failed && s.head == kNoIndex) {
     s.failed = true;
     s.error_given = true;
     s.fail_msn = s.next_msn;
-    s.fail_rq = s.next_rq;
   }
-  const bool over = s.head == kNoIndex || dead(s, pools_.sends()[s.head]);
+  const bool over = s.head == kNoIndex;
   if (s.failed && !s.responses && !s.reset_told && !s.silent_reset && over) queue_reset(index);
   return moved;
 }
@@ -681,17 +693,21 @@ size_t Sender::poll(std::span<Completion> out) {
   return n;
 }
 
-void Sender::on_limit16(uint16_t stream, uint16_t low) {
+bool Sender::on_limit16(uint16_t stream, uint16_t low) {
   const uint32_t index = find_stream(stream);
-  if (index == kNoIndex) return;
+  if (index == kNoIndex) return false;
   SendStream& s = pools_.streams()[index];
   const auto rise = static_cast<int16_t>(static_cast<uint16_t>(low - s.limit));  // MR-ACK-031
-  if (rise > 0) return raise_limit(index, s.limit + static_cast<uint32_t>(rise));
+  if (rise > 0) {
+    raise_limit(index, s.limit + static_cast<uint32_t>(rise));
+    return false;
+  }
   // MR-MSG-061: it was asked for credit and has none.
-  if (!s.asked || !s.blocked) return;
+  if (!s.asked || !s.blocked) return false;
   s.asked = false;
-  if (s.rnr_retry == kRetryForEver || s.rnr_tries++ < s.rnr_retry) return;
+  if (s.rnr_retry == kRetryForEver || s.rnr_tries++ < s.rnr_retry) return false;
   fail_not_ready(s.cut);
+  return true;
 }
 
 void Sender::on_limit(uint16_t stream, uint32_t limit) {

@@ -152,7 +152,8 @@ class Sender {
 
   /// Absolute receive limit of a stream, low 16 bits from an ACK or 32 bits from CREDIT; serial
   /// maximum. Unknown streams are remembered only if they were posted to.
-  void on_limit16(uint16_t stream, uint16_t low);
+  /// True: a request ended for want of a receive.
+  bool on_limit16(uint16_t stream, uint16_t low);
   void on_limit(uint16_t stream, uint32_t limit);
 
   // --- responses of the peer to our Reads and atomics (operations.cpp) ---
@@ -180,8 +181,8 @@ class Sender {
   void drop_operation(uint32_t operation);
   /// The rest of the response is not sent; the peer is told why (MR-MSG-048).
   void abort_response(uint32_t send, wire::Refusal reason);
-  /// The peer reset the stream: it wants no response any more.
-  void drop_responses(uint16_t stream);
+  /// The peer reset the stream: it wants no response any more. With a reason: we did, and tell it.
+  void drop_responses(uint16_t stream, wire::Refusal reason = wire::Refusal::kUnknown);
   bool next_response_error(uint16_t& stream, uint32_t& msn, wire::Refusal& reason);
   bool has_response_error() const { return first_error_ != kNoIndex; }
   bool is_aborted(uint32_t send) const;
@@ -232,7 +233,6 @@ class Sender {
   void settle_responses(uint32_t index);
   void queue_reset(uint32_t index);
   void fail_not_ready(uint32_t send);
-  uint32_t first_receive_from(uint32_t send) const;
   bool comes_before(const SendRecord& r, const RetryRecord& retry, const RetryRecord& other) const;
   void end_responses(uint32_t index);
   void give_up(uint32_t send);
@@ -251,6 +251,7 @@ class Sender {
                     std::span<Fragment> out);
   void settle(uint32_t send);
   bool advance(uint32_t index);
+  void note_known(SendStream& stream, const SendRecord& record);
   void finish(SendStream& stream, Status status);
   Duration stretch(Time now, SendRecord& record, Duration delay);
   void back_off(uint32_t index, const SendRecord& record, Time until, bool for_credit);

@@ -20,9 +20,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ["base", "secure", "memory", "congestion", "wire", "path", "message", "connection",
            "engine"]
 UNIT = [f"{f}_test" for f in FOLDERS if list((ROOT / "src" / f).glob("*_test.cpp"))]
-UNIT += ["pair_test", "scenarios_test"]
+UNIT += ["pair_test", "scenarios_test", "oracle_test"]
 # Last: what is slow to build or to run. engine_fuzz replays its corpus.
-ALL = UNIT + ["engine_fuzz", "mr_sim"]
+ALL = UNIT + ["engine_fuzz", "mr_sim", "ops"]
+# Words that stand for a program with arguments.
+PROGRAM = {"ops": "mr_sim"}
+OPS_SEEDS = "1..600"
 PARTS = ["CMakeLists.txt", "cmake", "src", "include", "tests", "fuzz", "spec", "tools", "bench",
          "docs", "examples", "README.md", "LICENSE"]
 TEST_LIMIT = 120
@@ -93,15 +96,20 @@ class Workshop:
             return subprocess.CompletedProcess(command, 124, "", "too long")
 
     def make(self, targets):
-        done = self.run(["ninja", f"-j{self.jobs}", *targets], 3000)
+        programs = sorted({PROGRAM.get(t, t) for t in targets})
+        done = self.run(["ninja", f"-j{self.jobs}", *programs], 3000)
         return "" if done.returncode == 0 else done.stdout[-2000:]
 
     def fails(self, test):
         """What failed, or an empty string."""
-        program = str(self.build / "bin" / test)
+        program = str(self.build / "bin" / PROGRAM.get(test, test))
         if test == "mr_sim":
             scenarios = sorted(str(p) for p in (self.tree / "tests/scenarios").glob("*.toml"))
             command = [program, "run", *scenarios, "--jobs", str(self.jobs)]
+        elif test == "ops":
+            # One process after another shows the first difference soonest.
+            command = [program, "ops", "--seeds", OPS_SEEDS, "--no-small", "--jobs",
+                       str(self.jobs)]
         elif test == "engine_fuzz":
             command = [program, str(self.tree / "fuzz/corpus/engine_fuzz")]
         else:
@@ -113,7 +121,7 @@ class Workshop:
             if line.startswith("[  FAILED  ] "):
                 return line[13:].split(",")[0].split(" (")[0]
             if line.startswith("FAIL "):
-                return "scenario " + line.split()[1]
+                return " ".join(line.split()[1:4] if test == "ops" else ["scenario", line.split()[1]])
         for line in done.stderr.splitlines():
             if "ssert" in line or "engine_fuzz:" in line:
                 return f"{test}: {line.strip()[:60]}"

@@ -215,6 +215,7 @@ void Pair::arrivals(const Event& first) {
                       .plane = p.plane,
                       .from = p.from,
                       .sealed = opened == engine::Opening::kOpened};
+        if (on_packet) on_packet(side, packets[n]);
         ++n;
       } else {
         network_.release(index);
@@ -253,6 +254,7 @@ void Pair::place(int side, const engine::RxPacket& packet, const engine::Placeme
     return;
   }
   s.counts.placed_bytes += placement.length;
+  if (on_place) return on_place(side, packet, placement);
   if (!config_.real_memory) {
     if (placement.region != engine::kReceiveBuffer &&
         (placement.region != s.info.index ||
@@ -281,6 +283,7 @@ void Pair::pump(int side) {
     const size_t n = tapped(side).poll_transmit(now_, runs_);
     for (size_t i = 0; i < n; ++i) {
       packet_events_ += runs_[i].count;
+      if (on_run) on_run(side, runs_[i]);
       if (runs_[i].session != nullptr) {
         sealed_.resize(std::max(sealed_.size(), driver::payload_bytes(runs_[i])));
         driver::seal_run(runs_[i], sealed_);
@@ -290,6 +293,7 @@ void Pair::pump(int side) {
     if (n < runs_.size()) break;
   }
   drain_completions(side);
+  if (on_pump) on_pump(side);
   drain_events(side);
   if (++pumps_ % kLookAtBooks == 0) check_books();
   const Time next = std::max(s.engine->next_deadline(), now_);

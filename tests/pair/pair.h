@@ -101,6 +101,13 @@ class Pair {
 
   /// Called for each completion, after counting it.
   std::function<void(int side, const engine::Completion&)> on_completion;
+  /// For tests with memory of their own. Carries out a placement instead of the check against the
+  /// pattern; sees a packet before the engine has it; sees a run before it is sent; is called after
+  /// the completions of a side were given.
+  std::function<void(int side, const engine::RxPacket&, const engine::Placement&)> on_place;
+  std::function<void(int side, const engine::RxPacket&)> on_packet;
+  std::function<void(int side, const engine::TxRun&)> on_run;
+  std::function<void(int side)> on_pump;
 
   /// A hash over all packets, arrivals, events and completions so far.
   uint64_t hash() const { return network_.hash(); }

@@ -1,0 +1,55 @@
+#include "tests/oracle/wire_watch.h"
+
+#include <algorithm>
+
+#include "wire/data_packet.h"
+
+namespace metaroce::oracle {
+
+namespace {
+
+uint64_t key_of(const wire::DataPacket& d) { return uint64_t{d.stream} << 32 | d.msn; }
+
+bool is_data(const std::byte* packet) {
+  const auto type = std::to_integer<uint8_t>(packet[0]) & 0x3F;
+  return type == static_cast<uint8_t>(wire::PacketType::kData);
+}
+
+}  // namespace
+
+void WireWatch::sent(const engine::TxRun& run) {
+  size_t at = 0;
+  for (uint8_t i = 0; i < run.count; ++i) {
+    const std::byte* header = run.headers + at;
+    at += run.header_length[i] + run.trailer;
+    // A request is nothing but a header.
+    if (run.header_length[i] < 48 || run.payload_length[i] > 0 || !is_data(header)) continue;
+    const auto d = wire::decode_data({header, run.header_length[i]});
+    if (!d) continue;
+    const bool read = d->opcode == wire::Opcode::kReadRequest;
+    const bool atomic =
+        d->opcode == wire::Opcode::kFetchAdd || d->opcode == wire::Opcode::kCompareSwap;
+    if (!read && !atomic) continue;
+    if (!known_.insert(key_of(*d)).second) continue;
+    open_[key_of(*d)] = read ? d->read_length : 8;
+  }
+}
+
+void WireWatch::arrived(const engine::RxPacket& packet) {
+  if (packet.bytes.size() < 32 || !is_data(packet.bytes.data())) return;
+  const auto d = wire::decode_data(packet.bytes);
+  if (!d) return;
+  if (d->opcode != wire::Opcode::kReadResponse && d->opcode != wire::Opcode::kAtomicResponse) return;
+  const auto open = open_.find(key_of(*d));
+  if (open == open_.end() || !pieces_.insert({key_of(*d), d->offset}).second) return;
+  open->second -= std::min(open->second, d->payload_length);
+  if (open->second == 0) open_.erase(open);
+}
+
+void WireWatch::forget(uint16_t stream) {
+  std::erase_if(open_, [stream](const auto& o) { return o.first >> 32 == stream; });
+  std::erase_if(known_, [stream](const auto& k) { return k >> 32 == stream; });
+  std::erase_if(pieces_, [stream](const auto& p) { return p.first >> 32 == stream; });
+}
+
+}  // namespace metaroce::oracle
