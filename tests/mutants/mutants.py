@@ -121,7 +121,8 @@ class Workshop:
             if line.startswith("[  FAILED  ] "):
                 return line[13:].split(",")[0].split(" (")[0]
             if line.startswith("FAIL "):
-                return " ".join(line.split()[1:4] if test == "ops" else ["scenario", line.split()[1]])
+                words = line.split()
+                return " ".join(words[1:4] if test == "ops" else ["scenario", words[1]])
         for line in done.stderr.splitlines():
             if "ssert" in line or "engine_fuzz:" in line:
                 return f"{test}: {line.strip()[:60]}"

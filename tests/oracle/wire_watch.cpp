@@ -39,7 +39,8 @@ void WireWatch::arrived(const engine::RxPacket& packet) {
   if (packet.bytes.size() < 32 || !is_data(packet.bytes.data())) return;
   const auto d = wire::decode_data(packet.bytes);
   if (!d) return;
-  if (d->opcode != wire::Opcode::kReadResponse && d->opcode != wire::Opcode::kAtomicResponse) return;
+  if (d->opcode != wire::Opcode::kReadResponse && d->opcode != wire::Opcode::kAtomicResponse)
+    return;
   const auto open = open_.find(key_of(*d));
   if (open == open_.end() || !pieces_.insert({key_of(*d), d->offset}).second) return;
   open->second -= std::min(open->second, d->payload_length);

@@ -37,6 +37,31 @@ int usage_error(const std::string& what) {
   return 2;
 }
 
+/// --seed N or --seeds A..B; neither leaves the range as it is.
+bool take_seeds(bool one, uint64_t seed, const std::string& text, SeedRange& range) {
+  if (one) range = {seed, 1};
+  return text.empty() || parse_seeds(text, range);
+}
+
+void add_ops(CLI::App* ops, metaroce::oracle::OpsOptions& o) {
+  ops->add_option("--program", o.program, "run this file");
+  ops->add_option("--out", o.directory, "where small programs go");
+  ops->add_flag("--table", o.table, "operation x fault x status; no cell may be empty");
+  ops->add_flag("--verbose", o.verbose, "what was posted and how it ended");
+  ops->add_flag("--last-receive", o.last_receive, "one receive at a time for all streams");
+  ops->add_option("--adds", o.adds, "so many fetch-and-adds at 10 % loss, dying paths");
+  ops->add_flag("!--no-small", o.keep, "do not make failing programs small");
+}
+
+int run_ops(metaroce::oracle::OpsOptions& options, const SeedRange& range,
+            const CommonOptions& common) {
+  options.first = range.first;
+  options.count = range.count;
+  options.jobs = common.jobs;
+  options.json = common.json;
+  return metaroce::oracle::command_ops(options);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -75,13 +100,7 @@ int main(int argc, char** argv) {
   CLI::App* ops = app.add_subcommand("ops", "random programs of all operations against an oracle");
   CLI::Option* ops_seed = ops->add_option("--seed", seed, "one seed");
   ops->add_option("--seeds", seeds_text, "a range A..B (default 1..300)")->excludes(ops_seed);
-  ops->add_option("--program", ops_options.program, "run this file");
-  ops->add_option("--out", ops_options.directory, "where small programs go");
-  ops->add_flag("--table", ops_options.table, "operation x fault x status; no cell may be empty");
-  ops->add_flag("--verbose", ops_options.verbose, "what was posted and how it ended");
-  ops->add_flag("--last-receive", ops_options.last_receive, "one receive at a time for all streams");
-  ops->add_option("--adds", ops_options.adds, "so many fetch-and-adds at 10 % loss, dying paths");
-  ops->add_flag("!--no-small", ops_options.keep, "do not make failing programs small");
+  add_ops(ops, ops_options);
   add_common(ops);
   CLI::App* bench = app.add_subcommand("bench", "figures with their bars");
   bench->add_option("NAME", bench_name, "see list; 'all' runs every one")->required();
@@ -100,21 +119,17 @@ int main(int argc, char** argv) {
   }
   if (run->parsed()) {
     SeedRange range;
-    if (one->count() > 0) range = {seed, 1};
-    if (!seeds_text.empty() && !parse_seeds(seeds_text, range))
+    if (!take_seeds(one->count() > 0, seed, seeds_text, range)) {
       return usage_error("--seeds wants A..B");
+    }
     return command_run(files, range, common);
   }
   if (ops->parsed()) {
     SeedRange range{1, 300};
-    if (ops_seed->count() > 0) range = {seed, 1};
-    if (!seeds_text.empty() && !parse_seeds(seeds_text, range))
+    if (!take_seeds(ops_seed->count() > 0, seed, seeds_text, range)) {
       return usage_error("--seeds wants A..B");
-    ops_options.first = range.first;
-    ops_options.count = range.count;
-    ops_options.jobs = common.jobs;
-    ops_options.json = common.json;
-    return metaroce::oracle::command_ops(ops_options);
+    }
+    return run_ops(ops_options, range, common);
   }
   if (list->parsed()) return command_list();
   if (show->parsed()) return command_show(files[0]);
