@@ -53,6 +53,12 @@ void add_ops(CLI::App* ops, metaroce::oracle::OpsOptions& o) {
   ops->add_flag("!--no-small", o.keep, "do not make failing programs small");
 }
 
+void add_bench(CLI::App* bench, std::string& name, uint64_t& seeds, CommonOptions& common) {
+  bench->add_option("NAME", name, "see list; 'all' runs every one")->required();
+  bench->add_option("--seeds", seeds, "number of seeds (default: the bench's own)");
+  bench->add_option("--seed", common.first_seed, "first seed");
+}
+
 int run_ops(metaroce::oracle::OpsOptions& options, const SeedRange& range,
             const CommonOptions& common) {
   options.first = range.first;
@@ -103,9 +109,7 @@ int main(int argc, char** argv) {
   add_ops(ops, ops_options);
   add_common(ops);
   CLI::App* bench = app.add_subcommand("bench", "figures with their bars");
-  bench->add_option("NAME", bench_name, "see list; 'all' runs every one")->required();
-  bench->add_option("--seeds", bench_seeds, "number of seeds (default: the bench's own)");
-  bench->add_option("--seed", common.first_seed, "first seed");
+  add_bench(bench, bench_name, bench_seeds, common);
   add_common(bench);
 
   if (argc == 1) {
