@@ -111,7 +111,6 @@ int main(int argc, char** argv) {
   CLI::App* bench = app.add_subcommand("bench", "figures with their bars");
   add_bench(bench, bench_name, bench_seeds, common);
   add_common(bench);
-
   if (argc == 1) {
     fmt::print("{}", app.help());
     return 0;
