@@ -246,7 +246,8 @@ void Runner::listen() {
     WireWatch& watch = watch_[static_cast<size_t>(side)];
     watch.sent(run);
     if (watch.outstanding() > program_.limits.outstanding) {
-      model_.differ(fmt::format("{} operations outstanding", watch.outstanding()));
+      model_.differ(fmt::format("side {} has {} operations outstanding: {}", side,
+                                 watch.outstanding(), watch.names()));
     }
   };
   pair_->on_pump = [this](int side) {

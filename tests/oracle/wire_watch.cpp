@@ -42,15 +42,29 @@ void WireWatch::arrived(const engine::RxPacket& packet) {
   if (d->opcode != wire::Opcode::kReadResponse && d->opcode != wire::Opcode::kAtomicResponse)
     return;
   const auto open = open_.find(key_of(*d));
-  if (open == open_.end() || !pieces_.insert({key_of(*d), d->offset}).second) return;
-  open->second -= std::min(open->second, d->payload_length);
+  if (open == open_.end()) return;
+  // The same bytes may come again, cut larger.
+  uint32_t& known = pieces_[{key_of(*d), d->offset}];
+  if (d->payload_length > known) {
+    open->second -= std::min(open->second, d->payload_length - known);
+    known = d->payload_length;
+  }
   if (open->second == 0) open_.erase(open);
+}
+
+std::string WireWatch::names() const {
+  std::string out;
+  for (const auto& [key, bytes] : open_) {
+    out += "stream " + std::to_string(key >> 32) + " MSN " + std::to_string(key & 0xFFFFFFFF) +
+           " misses " + std::to_string(bytes) + " bytes; ";
+  }
+  return out;
 }
 
 void WireWatch::forget(uint16_t stream) {
   std::erase_if(open_, [stream](const auto& o) { return o.first >> 32 == stream; });
   std::erase_if(known_, [stream](const auto& k) { return k >> 32 == stream; });
-  std::erase_if(pieces_, [stream](const auto& p) { return p.first >> 32 == stream; });
+  std::erase_if(pieces_, [stream](const auto& p) { return p.first.first >> 32 == stream; });
 }
 
 }  // namespace metaroce::oracle

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <map>
+#include <set>
+#include <string>
 
 #include "engine/api.h"
 
@@ -18,11 +19,13 @@ class WireWatch {
   /// Never more than are outstanding (MR-MSG-044).
   uint32_t outstanding() const { return static_cast<uint32_t>(open_.size()); }
 
+  std::string names() const;
+
  private:
   using Key = uint64_t;  ///< stream, MSN
   std::map<Key, uint32_t> open_;   ///< bytes that are missing
   std::set<Key> known_;            ///< ever sent
-  std::set<std::pair<Key, uint32_t>> pieces_;  ///< of responses that came
+  std::map<std::pair<Key, uint32_t>, uint32_t> pieces_;  ///< of responses that came: bytes
 };
 
 }  // namespace metaroce::oracle
