@@ -253,6 +253,7 @@ class Connection final : public path::Listener, private message::OperationHost {
              const memory::Target& target, Placement& placement);
   bool on_response(Time now, const wire::DataPacket& packet, const RxPacket& rx, PathSlot& slot,
                    Placement& placement);
+  void repeat_refusal(const wire::DataPacket& packet, PathSlot& slot);
   void note_accepted(Time now, const wire::DataPacket& packet, const RxPacket& rx, PathSlot& slot);
   void refuse(Time now, const wire::DataPacket& packet, const RxPacket& rx, PathSlot& slot,
               wire::Refusal reason, uint32_t rq_seq);
@@ -386,6 +387,17 @@ class Connection final : public path::Listener, private message::OperationHost {
   StallReason told_stall_ = StallReason::kNone;
   Time stalled_at_{0};
 
+  /// Why the newest packets were refused: a copy on another path gets the same answer, its reason
+  /// included (MR-ACK-013).
+  struct RecentRefusal {
+    uint32_t cpsn = 0;
+    uint32_t rq_seq = 0;
+    uint16_t stream = 0;
+    wire::Refusal reason = wire::Refusal::kUnknown;
+    uint8_t delay = 0;
+  };
+  std::array<RecentRefusal, 8> refusals_;
+  uint8_t next_refusal_ = 0;
   memory::Domain domain_ = 0;
   bool resetting_ = false;    ///< a stream, by our program
   bool atomics_due_ = false;  ///< it stands in the list of those with atomics to execute

@@ -71,6 +71,7 @@ bool Connection::on_data(Time now, const RxPacket& rx, Placement& placement) {
   const Fate known = filter_->lookup(d.s.cpsn);
   if (known != Fate::kUnseen) {  // MR-CPSN-007: the same answer, nothing is placed again
     ++slot->tx.counters->rx_duplicates;
+    if (known == Fate::kRefused) repeat_refusal(d, *slot);
     note(now, *slot, rx, d.s, known, d.last(), false, d.stream);
     return false;
   }
@@ -118,10 +119,20 @@ void Connection::refuse(Time now, const wire::DataPacket& d, const RxPacket& rx,
   shared_.telemetry.emit(EventKind::packet_refused, handle_, d.s.path, d.s.path_seq, d.s.cpsn,
                          static_cast<uint64_t>(reason));
   const bool wait = reason == Refusal::kNotReady || reason == Refusal::kStreamNotReady;
-  slot.rx.set_refusal(
-      d.s.path_seq, reason, d.stream, rq_seq,
-      wait ? wire::encode_delay(nanoseconds(shared_.settings.rnr_delay)) : uint8_t{0});
+  const uint8_t delay =
+      wait ? wire::encode_delay(nanoseconds(shared_.settings.rnr_delay)) : uint8_t{0};
+  refusals_[next_refusal_++ % refusals_.size()] = {d.s.cpsn, rq_seq, d.stream, reason, delay};
+  slot.rx.set_refusal(d.s.path_seq, reason, d.stream, rq_seq, delay);
   note(now, slot, rx, d.s, Fate::kRefused, false, true, d.stream);
+}
+
+void Connection::repeat_refusal(const wire::DataPacket& d, PathSlot& slot) {
+  for (const RecentRefusal& r : refusals_) {
+    if (r.cpsn != d.s.cpsn || r.stream != d.stream) continue;
+    if (r.reason == Refusal::kUnknown) return;  // an entry that was never used
+    slot.rx.set_refusal(d.s.path_seq, r.reason, r.stream, r.rq_seq, r.delay);
+    return;
+  }
 }
 
 namespace {

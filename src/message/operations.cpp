@@ -38,6 +38,7 @@ void Sender::note_outstanding(SendRecord& r) {
   if (r.outstanding) return;
   r.outstanding = true;
   ++outstanding_;
+  MR_DASSERT(outstanding_ <= max_outstanding_);  // MR-MSG-044
   ++pools_.streams()[r.stream].outstanding;
 }
 

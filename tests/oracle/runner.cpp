@@ -247,7 +247,7 @@ void Runner::listen() {
     watch.sent(run);
     if (watch.outstanding() > program_.limits.outstanding) {
       model_.differ(fmt::format("side {} has {} operations outstanding: {}", side,
-                                 watch.outstanding(), watch.names()));
+                                watch.outstanding(), watch.names()));
     }
   };
   pair_->on_pump = [this](int side) {
@@ -445,6 +445,13 @@ void Runner::finale() {
   if (!lost() && !settled()) {
     std::string open;
     for (uint32_t s = 0; s < 2; ++s) {
+      engine::ConnectionStatus status;
+      const int side = static_cast<int>(s);
+      if (pair_->engine(side).connection_status(pair_->connection(side), status)) {
+        open += fmt::format("; side {} waits for {}, {} bytes wait, {} packets in flight", s,
+                            engine::to_string(status.stall), status.bytes_waiting,
+                            status.in_flight_packets);
+      }
       open += fmt::format(
           "; side {}: {} shared receives open, {} in the queue", s, model_.side(s).open_shared,
           pair_->engine(static_cast<int>(s)).shared_queue_length(keys_[s].shared_queue));

@@ -22,9 +22,9 @@ class WireWatch {
   std::string names() const;
 
  private:
-  using Key = uint64_t;  ///< stream, MSN
-  std::map<Key, uint32_t> open_;   ///< bytes that are missing
-  std::set<Key> known_;            ///< ever sent
+  using Key = uint64_t;                                  ///< stream, MSN
+  std::map<Key, uint32_t> open_;                         ///< bytes that are missing
+  std::set<Key> known_;                                  ///< ever sent
   std::map<std::pair<Key, uint32_t>, uint32_t> pieces_;  ///< of responses that came: bytes
 };
 
