@@ -233,7 +233,8 @@ void Runner::listen() {
   pair_->on_completion = [this](int side, const Completion& c) {
     const auto s = static_cast<uint32_t>(side);
     model_.now_ns = pair_->now().ns;
-    if (c.status != Status::kOk) watch_[s].forget(c.stream);
+    if (c.status != Status::kOk && c.operation != engine::Operation::kReceive)
+      watch_[s].forget(c.stream);
     model_.completed(s, c);
   };
   pair_->on_place = [this](int side, const RxPacket& packet, const Placement& p) {
