@@ -200,6 +200,7 @@ void Sender::fail(uint32_t send, Status status) {
   SendStream& s = pools_.streams()[r.stream];
   r.status = status;
   s.failed = true;  // only this stream: MR-MSG-004, MR-MSG-005
+  if (status != Status::kNotReady) s.silent_reset = false;  // an earlier one failed for good
   s.fail_msn = r.msn;
   drop_unsent(s);
   drop_retries(s, s.ready);
