@@ -155,7 +155,9 @@ std::string keep_small(const Program& program, const std::string& directory) {
   std::filesystem::create_directories(directory, error);
   const std::string file = fmt::format("{}/seed_{}.ops", directory, program.seed);
   std::ofstream out(file);
-  out << "# " << run_in_child(small).what.substr(0, 200) << "\n" << write_program(small);
+  std::string what = run_in_child(small).what.substr(0, 200);
+  std::replace(what.begin(), what.end(), '\n', ' ');  // a comment ends with its line
+  out << "# " << what << "\n" << write_program(small);
   return out.good() ? fmt::format("{} ({} steps)", file, small.steps.size()) : "";
 }
 
