@@ -195,7 +195,9 @@ Status Sender::take_memory(const WorkRequest& request, SendRecord& r) {
   if (copied) {
     r.copy = pools_.copies().allocate();
     std::byte* out = pools_.copies()[r.copy].bytes;
-    if (request.segments.empty() && request.local != nullptr) std::copy_n(request.local, length, out);
+    if (request.segments.empty() && request.local != nullptr) {
+      std::copy_n(request.local, length, out);
+    }
     for (const Segment& s : request.segments) {
       if (s.address != nullptr) out = std::copy_n(s.address, s.length, out);
     }
@@ -543,6 +545,10 @@ size_t Sender::header_bytes(const Fragment& fragment) const {
 
 bool Sender::ends_message(const Fragment& fragment) const {
   return fragment.offset + fragment.length == pools_.sends()[fragment.send].length;
+}
+
+bool Sender::is_asking(const Fragment& fragment) const {
+  return pools_.sends()[fragment.send].asking;
 }
 
 uint16_t Sender::stream_of(const Fragment& fragment) const {

@@ -125,6 +125,17 @@ void PathReceiver::set_refusal(uint32_t seq, wire::Refusal reason, uint16_t stre
   reason_delay_ = delay;
 }
 
+/// A reason that ends an operation is taken for that of the highest refused packet (MR-ACK-014).
+/// Above it may stand another one, which another path brought first: then neither has a reason,
+/// both are sent again and each is told its own.
+bool PathReceiver::is_mistakable() const {
+  if (reason_ < wire::Refusal::kLength || reason_ > wire::Refusal::kStreamClosed) return false;
+  for (uint32_t seq = reason_seq_ + 1; seq_lt(seq, top_); ++seq) {
+    if (refused_.test(seq) && !voided_.test(seq)) return true;
+  }
+  return false;
+}
+
 void PathReceiver::fill_ack(Time now, wire::AckPacket& ack) {
   ack.f.status = late_ | (pending_ == 0 ? wire::ack_status::kUnsolicited : 0);
   ack.f.base = base_;
@@ -136,7 +147,8 @@ void PathReceiver::fill_ack(Time now, wire::AckPacket& ack) {
   if (refused_.any()) {  // MR-ACK-011
     ack.is_long = true;
     ack.refused = refused_.rotated_down(base_);
-    if (has_reason_ && reason_seq_ - base_ < 256 && refused_.test(reason_seq_)) {
+    if (has_reason_ && reason_seq_ - base_ < 256 && refused_.test(reason_seq_) &&
+        !is_mistakable()) {
       ack.f.reason = reason_;
       ack.f.refusal_delay = reason_delay_;
       ack.f.refusal_stream = reason_stream_;

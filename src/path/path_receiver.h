@@ -83,6 +83,7 @@ class PathReceiver {
  private:
   void move_base_to(uint32_t new_base);
   void slide();
+  bool is_mistakable() const;
 
   bool open_ = false;
   bool last_was_ce_ = false;

@@ -21,10 +21,10 @@ FOLDERS = ["base", "memory", "congestion", "wire", "path", "message", "connectio
 UNIT = [f"{f}_test" for f in FOLDERS if list((ROOT / "src" / f).glob("*_test.cpp"))]
 UNIT += ["pair_test", "scenarios_test", "oracle_test"]
 # Last: what is slow to build or to run. engine_fuzz replays its corpus.
-ALL = UNIT + ["engine_fuzz", "mr_sim", "ops"]
+ALL = UNIT + ["engine_fuzz", "mr_sim", "ops", "ops_last"]
 # Words that stand for a program with arguments.
-PROGRAM = {"ops": "mr_sim"}
-OPS_SEEDS = "1..600"
+PROGRAM = {"ops": "mr_sim", "ops_last": "mr_sim"}
+OPS = {"ops": ["--seeds", "1..2000"], "ops_last": ["--last-receive", "--seeds", "1..5000"]}
 PARTS = ["CMakeLists.txt", "cmake", "src", "include", "tests", "fuzz", "spec", "tools", "bench",
          "docs", "examples", "README.md", "LICENSE"]
 TEST_LIMIT = 120
@@ -105,10 +105,8 @@ class Workshop:
         if test == "mr_sim":
             scenarios = sorted(str(p) for p in (self.tree / "tests/scenarios").glob("*.toml"))
             command = [program, "run", *scenarios, "--jobs", str(self.jobs)]
-        elif test == "ops":
-            # One process after another shows the first difference soonest.
-            command = [program, "ops", "--seeds", OPS_SEEDS, "--no-small", "--jobs",
-                       str(self.jobs)]
+        elif test in OPS:
+            command = [program, "ops", *OPS[test], "--no-small", "--jobs", str(self.jobs)]
         elif test == "engine_fuzz":
             command = [program, str(self.tree / "fuzz/corpus/engine_fuzz")]
         else:
@@ -120,7 +118,7 @@ class Workshop:
             if line.startswith("[  FAILED  ] "):
                 return line[13:].split(",")[0].split(" (")[0]
             if line.startswith("FAIL "):
-                return " ".join(line.split()[1:4] if test == "ops" else ["scenario", line.split()[1]])
+                return " ".join(line.split()[1:4] if test in OPS else ["scenario", line.split()[1]])
         for line in done.stderr.splitlines():
             if "ssert" in line or "engine_fuzz:" in line:
                 return f"{test}: {line.strip()[:60]}"

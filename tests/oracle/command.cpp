@@ -22,7 +22,7 @@ namespace {
 
 /// What a process tells its parent; it lies in memory that both see.
 struct Report {
-  uint64_t seed = 0;       ///< that runs, or failed
+  uint64_t seed = 0;  ///< that runs, or failed
   bool failed = false;
   char what[400] = {};
   uint64_t runs = 0;
@@ -37,8 +37,8 @@ struct Total {
   std::vector<std::pair<uint64_t, std::string>> failures;
 };
 
-constexpr uint64_t kBatch = 250;  // seeds of one process
-constexpr unsigned kSeconds = 60; // for one seed
+constexpr uint64_t kBatch = 250;   // seeds of one process
+constexpr unsigned kSeconds = 60;  // for one seed
 constexpr size_t kMostFailures = 3;
 
 Program program_of(const OpsOptions& options, uint64_t seed) {
@@ -218,7 +218,8 @@ int command_ops(const OpsOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   const Total total = Swarm(options, jobs).run();
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  const double ms = took.count() * jobs / static_cast<double>(std::max<uint64_t>(1, total.sum.runs));
+  const double ms =
+      took.count() * jobs / static_cast<double>(std::max<uint64_t>(1, total.sum.runs));
   for (const auto& [seed, what] : total.failures) {
     fmt::print("FAIL ops seed {}: {}\n", seed, what);
     std::fflush(stdout);

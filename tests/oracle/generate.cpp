@@ -103,9 +103,9 @@ class Generator {
 
   Step request(uint32_t side) {
     static constexpr StepKind kKinds[] = {
-        StepKind::kWrite, StepKind::kWrite,    StepKind::kWrite,    StepKind::kWriteImm,
-        StepKind::kSend,  StepKind::kSend,     StepKind::kSendImm,  StepKind::kRead,
-        StepKind::kRead,  StepKind::kFetchAdd, StepKind::kFetchAdd, StepKind::kCompareSwap,
+        StepKind::kWrite,  StepKind::kWrite,    StepKind::kWrite,    StepKind::kWriteImm,
+        StepKind::kSend,   StepKind::kSend,     StepKind::kSendImm,  StepKind::kRead,
+        StepKind::kRead,   StepKind::kFetchAdd, StepKind::kFetchAdd, StepKind::kCompareSwap,
         StepKind::kSendInv};
     Step s = step(side, kKinds[rng_.below(std::size(kKinds))]);
     if (s.kind == StepKind::kSendInv && one_in(rng_, 2)) s.kind = StepKind::kSend;

@@ -71,8 +71,8 @@ void Model::posted(uint32_t s, const Request& request) {
     ++sides_[1 - s].mortals[static_cast<size_t>(r.mortal)].ended_by;
   }
   if (tracing) {
-    trace += fmt::format("{:9} {} posts {} n={} must={}\n", now_ns, s == 0 ? 'a' : 'b',
-                         name(s, r), static_cast<int32_t>(r.number), metaroce::to_string(r.must));
+    trace += fmt::format("{:9} {} posts {} n={} must={}\n", now_ns, s == 0 ? 'a' : 'b', name(s, r),
+                         static_cast<int32_t>(r.number), metaroce::to_string(r.must));
   }
 }
 
@@ -85,9 +85,9 @@ void Model::receive_posted(uint32_t s, const Receive& receive) {
   side.receive_lists += r.list;
   side.open_shared += r.shared;
   if (tracing) {
-    trace += fmt::format("{:9} {} posts receive {} of {} bytes, stream {}\n", now_ns,
-                         s == 0 ? 'a' : 'b', index, r.length,
-                         r.shared ? "any" : std::to_string(r.stream));
+    trace +=
+        fmt::format("{:9} {} posts receive {} of {} bytes, stream {}\n", now_ns, s == 0 ? 'a' : 'b',
+                    index, r.length, r.shared ? "any" : std::to_string(r.stream));
   }
   if (r.shared) {
     side.shortest_shared = std::min(side.shortest_shared, r.length);
@@ -124,14 +124,13 @@ bool Model::all_quiet() const {
 
 void Model::completed(uint32_t s, const Completion& c) {
   if (tracing) {
-    trace += fmt::format("{:9} {} completion {} of stream {}: {} bytes {}\n", now_ns,
-                         s == 0 ? 'a' : 'b',
-                         c.id & kReceiveBit
-                             ? fmt::format("receive {}", c.id & ~kReceiveBit)
-                             : fmt::format("step {}", c.id < sides_[s].requests.size()
-                                                          ? sides_[s].requests[c.id].step.id
-                                                          : 0),
-                         c.stream, metaroce::to_string(c.status), c.bytes);
+    trace += fmt::format(
+        "{:9} {} completion {} of stream {}: {} bytes {}\n", now_ns, s == 0 ? 'a' : 'b',
+        c.id & kReceiveBit
+            ? fmt::format("receive {}", c.id & ~kReceiveBit)
+            : fmt::format("step {}",
+                          c.id < sides_[s].requests.size() ? sides_[s].requests[c.id].step.id : 0),
+        c.stream, metaroce::to_string(c.status), c.bytes);
   }
   if ((c.id & kReceiveBit) != 0) return receive_done(s, c);
   request_done(s, c);
@@ -150,7 +149,8 @@ void Model::take_off(uint32_t s, Request& r) {
 
 void Model::request_done(uint32_t s, const Completion& c) {
   Side& side = sides_[s];
-  if (c.id >= side.requests.size()) return differ(fmt::format("completion of an unknown id {}", c.id));
+  if (c.id >= side.requests.size())
+    return differ(fmt::format("completion of an unknown id {}", c.id));
   const auto index = static_cast<uint32_t>(c.id);
   Request& r = side.requests[index];
   if (r.done) return differ("second completion of " + name(s, r));
@@ -227,8 +227,8 @@ void Model::request_failed(uint32_t s, Request& r, Status status) {
   take_off(s, r);
   if (d.failed) {
     if (status != Status::kFlushed) {
-      differ(fmt::format("{} ended as {} behind a failure", name(s, r),
-                         metaroce::to_string(status)));
+      differ(
+          fmt::format("{} ended as {} behind a failure", name(s, r), metaroce::to_string(status)));
     }
     table_.add(static_cast<int>(r.step.kind), d.cause, status);
     return;
@@ -251,7 +251,8 @@ Model::Verdict Model::ended(uint32_t s, Status status) const {
   const Side& peer = sides_[1 - s];
   if (own.closed && status == Status::kClosed) return {true, Cause::kOwnClose};
   if (peer.closed && !peer.aborted && status == Status::kClosed) return {true, Cause::kPeerClose};
-  if (peer.closed && peer.aborted && status == Status::kPeerFailed) return {true, Cause::kPeerAbort};
+  if (peer.closed && peer.aborted && status == Status::kPeerFailed)
+    return {true, Cause::kPeerAbort};
   const bool silence = status == Status::kUnresponsive || status == Status::kUnreachable;
   if (long_dark && silence) return {true, Cause::kDeath};
   // The peer closed and its CLOSE never came through: it does not know us any more.
@@ -278,10 +279,9 @@ Model::Verdict Model::first_failure(uint32_t s, const Request& r, const Directio
   const StreamPlan& plan = program_.streams[r.step.stream];
   const bool shared = plan.shared[1 - s] != 0;
   if (status == Status::kLength && r.is_send()) {
-    const bool is_short =
-        shared ? peer.shortest_shared < r.length
-               : r.number < d.receives.size() &&
-                     peer.receives[d.receives[r.number]].length < r.length;
+    const bool is_short = shared ? peer.shortest_shared < r.length
+                                 : r.number < d.receives.size() &&
+                                       peer.receives[d.receives[r.number]].length < r.length;
     if (is_short) return {true, Cause::kTooShort};
   }
   if (status == Status::kNotReady && plan.rnr[s] < 7) return {true, Cause::kNoReceive};
@@ -444,8 +444,8 @@ void Model::check_shared(uint32_t s, uint32_t word) {
   }
   if (!done.empty() && done.back().second > value) differ("an old value above the counter");
   if (value < sum || value > sum + perhaps) {
-    differ(fmt::format("counter {} of side {} holds {}, {} were added for sure", word, s, value,
-                       sum));
+    differ(
+        fmt::format("counter {} of side {} holds {}, {} were added for sure", word, s, value, sum));
     return;
   }
   if (open.size() > 14) return;

@@ -30,9 +30,10 @@ void Model::receive_done(uint32_t s, const Completion& c) {
   if (d.flushed) differ(fmt::format("receive {} succeeded behind flushed ones", index));
   const uint32_t message = find_message(s, r, c, d);
   if (message == kNothing) {
-    return differ(fmt::format("receive {} of side {} ({} bytes, stream {}): no message that was "
-                              "posted fits it",
-                              index, s, c.bytes, r.stream));
+    return differ(
+        fmt::format("receive {} of side {} ({} bytes, stream {}): no message that was "
+                    "posted fits it",
+                    index, s, c.bytes, r.stream));
   }
   table_.add(kRequestKinds, Cause::kNone, Status::kOk);
   Request& m = sides_[1 - s].requests[message];
@@ -43,8 +44,7 @@ void Model::receive_done(uint32_t s, const Completion& c) {
 /// The message that this completion tells of.
 uint32_t Model::find_message(uint32_t s, const Receive& r, const Completion& c, Direction& d) {
   const auto& requests = sides_[1 - s].requests;
-  while (d.receive_head < d.consuming.size() &&
-         requests[d.consuming[d.receive_head]].received) {
+  while (d.receive_head < d.consuming.size() && requests[d.consuming[d.receive_head]].received) {
     ++d.receive_head;
   }
   if (!r.shared) {
@@ -75,7 +75,8 @@ bool Model::fits(uint32_t s, const Receive& r, const Request& m, const Completio
   const StepKind kind = m.step.kind;
   const bool immediate = kind == StepKind::kWriteImm || kind == StepKind::kSendImm;
   const bool ends_key = kind == StepKind::kSendInv;
-  if (c.bytes != m.length || c.has_immediate != immediate || c.invalidated != ends_key) return false;
+  if (c.bytes != m.length || c.has_immediate != immediate || c.invalidated != ends_key)
+    return false;
   if (c.solicited != (m.step.solicited != 0)) return false;
   if (immediate && c.immediate != m.step.id) return false;
   if (ends_key && c.immediate != m.key) return false;

@@ -35,7 +35,10 @@ Outcome run_program(const Program& program, bool tracing) {
 }
 
 Runner::Runner(const Program& program, Outcome& out)
-    : program_(program), out_(out), model_(program, out.table), reopening_(program.streams.size()) {}
+    : program_(program),
+      out_(out),
+      model_(program, out.table),
+      reopening_(program.streams.size()) {}
 
 pair::PairConfig Runner::config() const {
   pair::PairConfig c;
@@ -175,19 +178,18 @@ void Runner::make_keys(uint32_t s) {
   k.counters = add(m.counters, may::kRemoteAtomic, 0x2'0000'0000, 0);
   k.foreign = add(m.written, all, 0x1'0000'0000, 2);
   k.foreign_counters = add(m.counters, all, 0x2'0000'0000, 2);
-  const auto quarry = r.add_at(Quarry::get().base(), Quarry::kBytes, may::kRemoteRead,
-                               0x3'0000'0000, 0);
+  const auto quarry =
+      r.add_at(Quarry::get().base(), Quarry::kBytes, may::kRemoteRead, 0x3'0000'0000, 0);
   MR_ASSERT(quarry.has_value());
   k.quarry = *quarry;
   k.only_read = window(k.written, m.written, may::kRemoteRead, 1);
   k.only_write = window(k.written, m.written, may::kRemoteWrite, 1);
   k.no_atomics = window(k.counters, m.counters, may::kRemoteRead, 1);
-  k.foreign_window =
-      window(k.written, m.written, may::kRemoteWrite | may::kRemoteInvalidate, 2);
+  k.foreign_window = window(k.written, m.written, may::kRemoteWrite | may::kRemoteInvalidate, 2);
   for (uint32_t slot = 0; slot < kMortals + kWindows; ++slot) make_mortal(s, slot);
   k.before = k.newest;
-  const Status set = pair_->engine(static_cast<int>(s)).set_domain(
-      pair_->connection(static_cast<int>(s)), 1);
+  const Status set =
+      pair_->engine(static_cast<int>(s)).set_domain(pair_->connection(static_cast<int>(s)), 1);
   MR_ASSERT(set == Status::kOk);
 }
 
@@ -197,11 +199,10 @@ void Runner::make_mortal(uint32_t s, uint32_t slot) {
   memory::Regions& r = pair_->engine(static_cast<int>(s)).regions();
   namespace may = memory::access;
   const uint8_t rights = may::kRemoteWrite | may::kRemoteRead;
-  const auto info =
-      slot < kMortals
-          ? r.add_at(m.written.base(), m.written.size(), rights, 0x1'0000'0000, 1)
-          : r.add_window(keys_[s].written.index, 0, m.written.size(),
-                         rights | may::kRemoteInvalidate, 1);
+  const auto info = slot < kMortals
+                        ? r.add_at(m.written.base(), m.written.size(), rights, 0x1'0000'0000, 1)
+                        : r.add_window(keys_[s].written.index, 0, m.written.size(),
+                                       rights | may::kRemoteInvalidate, 1);
   if (!info) return;
   note_region(s, *info);
   keys_[s].before[slot] = keys_[s].newest[slot];
@@ -232,7 +233,7 @@ void Runner::listen() {
   pair_->on_completion = [this](int side, const Completion& c) {
     const auto s = static_cast<uint32_t>(side);
     model_.now_ns = pair_->now().ns;
-    if (c.status != Status::kOk) watch_[s].forget(c.stream);
+    if (c.status != Status::kOk && (c.id & kReceiveBit) == 0) watch_[s].give_up(c.stream);
     model_.completed(s, c);
   };
   pair_->on_place = [this](int side, const RxPacket& packet, const Placement& p) {
@@ -244,8 +245,13 @@ void Runner::listen() {
   pair_->on_run = [this](int side, const engine::TxRun& run) {
     WireWatch& watch = watch_[static_cast<size_t>(side)];
     watch.sent(run);
+    if (model_.tracing) {
+      model_.trace += fmt::format("{:9} {} sends {}", pair_->now().ns, side == 0 ? 'a' : 'b',
+                                  WireWatch::describe(run));
+    }
     if (watch.outstanding() > program_.limits.outstanding) {
-      model_.differ(fmt::format("{} operations outstanding", watch.outstanding()));
+      model_.differ(fmt::format("side {} has {} operations outstanding: {}", side,
+                                watch.outstanding(), watch.names()));
     }
   };
   pair_->on_pump = [this](int side) {
@@ -342,8 +348,8 @@ Runner::Went Runner::execute(const Step& step) {
 void Runner::reset(uint32_t s, uint32_t stream) {
   const int side = static_cast<int>(s);
   if (model_.tracing) {
-    model_.trace += fmt::format("{:9} {} resets stream {}\n", pair_->now().ns, s == 0 ? 'a' : 'b',
-                                stream + 1);
+    model_.trace +=
+        fmt::format("{:9} {} resets stream {}\n", pair_->now().ns, s == 0 ? 'a' : 'b', stream + 1);
   }
   model_.direction(s, stream).reset_here = true;
   model_.direction(1 - s, stream).reset_there = true;
@@ -384,9 +390,8 @@ void Runner::try_reopen(uint32_t stream, uint32_t tries) {
     return;
   }
   if (tries > 20'000) return model_.differ(fmt::format("stream {} never opens again", stream + 1));
-  pair_->at(pair_->now() + microseconds(20), [this, stream, tries] {
-    try_reopen(stream, tries + 1);
-  });
+  pair_->at(pair_->now() + microseconds(20),
+            [this, stream, tries] { try_reopen(stream, tries + 1); });
 }
 
 void Runner::remove(const Step& step) {
@@ -444,10 +449,9 @@ void Runner::finale() {
   if (!lost() && !settled()) {
     std::string open;
     for (uint32_t s = 0; s < 2; ++s) {
-      open += fmt::format("; side {}: {} shared receives open, {} in the queue", s,
-                          model_.side(s).open_shared,
-                          pair_->engine(static_cast<int>(s))
-                              .shared_queue_length(keys_[s].shared_queue));
+      open += fmt::format(
+          "; side {}: {} shared receives open, {} in the queue", s, model_.side(s).open_shared,
+          pair_->engine(static_cast<int>(s)).shared_queue_length(keys_[s].shared_queue));
     }
     model_.differ("not everything ended" + open);
     model_.settle_silent();
@@ -497,8 +501,9 @@ void Runner::check_pools(const char* when) {
     const engine::EnginePools p = pair_->engine(static_cast<int>(s)).memory().pools;
     const uint32_t used[] = {p.requests, p.responses, p.parked,     p.retries,
                              p.claims,   p.copies,    p.send_lists, p.open_messages};
-    static constexpr const char* kNames[] = {"requests", "responses", "parked",     "retries",
-                                             "claims",   "copies",    "send lists", "open messages"};
+    static constexpr const char* kNames[] = {"requests",   "responses",    "parked",
+                                             "retries",    "claims",       "copies",
+                                             "send lists", "open messages"};
     for (size_t i = 0; i < std::size(used); ++i) {
       if (used[i] == 0) continue;
       model_.differ(fmt::format("{} {} in use {} at side {}", used[i], kNames[i], when, s));
@@ -506,8 +511,8 @@ void Runner::check_pools(const char* when) {
     if (p.receives != model_.side(s).open_receives ||
         p.receive_lists != model_.side(s).receive_lists) {
       model_.differ(fmt::format("{} receives and {} lists in use {} at side {}, {} and {} posted",
-                                p.receives, p.receive_lists, when, s,
-                                model_.side(s).open_receives, model_.side(s).receive_lists));
+                                p.receives, p.receive_lists, when, s, model_.side(s).open_receives,
+                                model_.side(s).receive_lists));
     }
   }
 }
@@ -536,9 +541,8 @@ void Runner::rescue_stream(uint32_t s, uint32_t stream) {
     post_receive(step, model_.request(1 - s, d.consuming[d.receives.size()]).length);
     return;
   }
-  const auto waiting = std::find_if(d.consuming.begin(), d.consuming.end(), [&](uint32_t m) {
-    return !model_.request(1 - s, m).received;
-  });
+  const auto waiting = std::find_if(d.consuming.begin(), d.consuming.end(),
+                                    [&](uint32_t m) { return !model_.request(1 - s, m).received; });
   // A new one for each that ended, and no other: the last receive must never go to a message that
   // waits for another one (MR-MSG-027).
   Keys& keys = keys_[s];

@@ -24,8 +24,8 @@ pair::PairConfig eight_paths() {
 int64_t atomic_takes(int writes) {
   pair::Pair pair(eight_paths());
   alignas(8) std::byte memory[16] = {};
-  const auto region = pair.engine(1).regions().add_at(
-      memory, sizeof memory, memory::access::kRemoteAtomic, 0x1000);
+  const auto region =
+      pair.engine(1).regions().add_at(memory, sizeof memory, memory::access::kRemoteAtomic, 0x1000);
   EXPECT_TRUE(region.has_value() && pair.connect());
   pair.run_for(milliseconds(2));
   const Time begin = pair.now();

@@ -32,6 +32,28 @@ bool parse_seeds(const std::string& text, SeedRange& out) {
   }
 }
 
+CLI::Option* add_ops(CLI::App& ops, metaroce::oracle::OpsOptions& o, std::string& seeds,
+                     uint64_t& seed) {
+  CLI::Option* one = ops.add_option("--seed", seed, "one seed");
+  ops.add_option("--seeds", seeds, "a range A..B (default 1..300)")->excludes(one);
+  ops.add_option("--program", o.program, "run this file");
+  ops.add_option("--out", o.directory, "where small programs go");
+  ops.add_flag("--table", o.table, "operation x fault x status; no cell may be empty");
+  ops.add_flag("--verbose", o.verbose, "what was posted and how it ended");
+  ops.add_flag("--last-receive", o.last_receive, "one receive at a time for all streams");
+  ops.add_option("--adds", o.adds, "so many fetch-and-adds at 10 % loss, dying paths");
+  ops.add_flag("!--no-small", o.keep, "do not make failing programs small");
+  return one;
+}
+
+int run_ops(metaroce::oracle::OpsOptions o, SeedRange range, const CommonOptions& common) {
+  o.first = range.first;
+  o.count = range.count;
+  o.jobs = common.jobs;
+  o.json = common.json;
+  return metaroce::oracle::command_ops(o);
+}
+
 int usage_error(const std::string& what) {
   fmt::print(stderr, "mr_sim: {}\n", what);
   return 2;
@@ -71,17 +93,9 @@ int main(int argc, char** argv) {
   fuzz->add_option("--seconds", fuzz_seconds, "how long")->check(CLI::Range(1, 1'000'000));
   CLI::Option* fuzz_seed = fuzz->add_option("--seed", seed, "first seed (default 1)");
   add_common(fuzz);
-  metaroce::oracle::OpsOptions ops_options;
   CLI::App* ops = app.add_subcommand("ops", "random programs of all operations against an oracle");
-  CLI::Option* ops_seed = ops->add_option("--seed", seed, "one seed");
-  ops->add_option("--seeds", seeds_text, "a range A..B (default 1..300)")->excludes(ops_seed);
-  ops->add_option("--program", ops_options.program, "run this file");
-  ops->add_option("--out", ops_options.directory, "where small programs go");
-  ops->add_flag("--table", ops_options.table, "operation x fault x status; no cell may be empty");
-  ops->add_flag("--verbose", ops_options.verbose, "what was posted and how it ended");
-  ops->add_flag("--last-receive", ops_options.last_receive, "one receive at a time for all streams");
-  ops->add_option("--adds", ops_options.adds, "so many fetch-and-adds at 10 % loss, dying paths");
-  ops->add_flag("!--no-small", ops_options.keep, "do not make failing programs small");
+  metaroce::oracle::OpsOptions ops_options;
+  CLI::Option* ops_seed = add_ops(*ops, ops_options, seeds_text, seed);
   add_common(ops);
   CLI::App* bench = app.add_subcommand("bench", "figures with their bars");
   bench->add_option("NAME", bench_name, "see list; 'all' runs every one")->required();
@@ -110,11 +124,7 @@ int main(int argc, char** argv) {
     if (ops_seed->count() > 0) range = {seed, 1};
     if (!seeds_text.empty() && !parse_seeds(seeds_text, range))
       return usage_error("--seeds wants A..B");
-    ops_options.first = range.first;
-    ops_options.count = range.count;
-    ops_options.jobs = common.jobs;
-    ops_options.json = common.json;
-    return metaroce::oracle::command_ops(ops_options);
+    return run_ops(ops_options, range, common);
   }
   if (list->parsed()) return command_list();
   if (show->parsed()) return command_show(files[0]);
