@@ -50,6 +50,9 @@ Runner::Went Runner::post(const Step& step) {
   const Ground::Mark landed = own.landed.mark(), written = peer.written.mark();
   const size_t landings = own.landings.size(), ranges = peer.ranges.size();
   if (is_atomic(step.kind)) r.step.segments = 1;
+  // Which of two equal messages a receive of a shared queue got can only be told by their order.
+  const bool anonymous = step.kind == StepKind::kSend && step.length < 8;
+  if (anonymous && program_.streams[step.stream].shared[1 - s] != 0) r.step.unordered = 0;
   if (!prepare(r.step, r, w)) return Went::kDone;
   const uint64_t data = mixed(program_.seed, step.id);
   const bool awaits = step.kind >= StepKind::kRead;

@@ -459,8 +459,9 @@ void Runner::finale() {
   }
   if (!lost()) {
     model_.settle_silent();
-    pair_->run_for(milliseconds(3));  // a RESET may be under way
-    if (!lost() && !model_.left_unsaid()) check_pools("at rest");
+    // A RESET may be under way, through a network that is dark.
+    pair_->run_until([&] { return lost() || pools_empty(); }, milliseconds(50));
+    if (!lost() && !model_.left_unsaid() && !model_.long_dark) check_pools("at rest");
     model_.side(0).closed = true;
     pair_->engine(0).close(pair_->now(), pair_->connection(0), wire::close_code::kNormal);
     pair_->poll(0);
@@ -494,6 +495,14 @@ void Runner::check_ended() {
                                 waiting, s, left));
     }
   }
+}
+
+bool Runner::pools_empty() {
+  for (int s = 0; s < 2; ++s) {
+    const engine::EnginePools p = pair_->engine(s).memory().pools;
+    if (p.responses + p.open_messages + p.requests + p.parked > 0) return false;
+  }
+  return true;
 }
 
 void Runner::check_pools(const char* when) {

@@ -95,6 +95,7 @@ class Runner {
   void rescue_stream(uint32_t s, uint32_t stream);
   bool steps_done() const;
   bool settled();
+  bool pools_empty();
   void check_pools(const char* when);
   void check_ended();
 
