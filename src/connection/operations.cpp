@@ -106,7 +106,8 @@ void Connection::drain_stream(uint16_t stream) {
 
 bool Connection::reopen_stream(uint16_t stream) {
   // Both directions, or neither.
-  return sender_.may_reopen(stream) && !tells_errors_of(stream) && receiver_.reopen(stream) && sender_.reopen(stream);
+  return sender_.may_reopen(stream) && !tells_errors_of(stream) && receiver_.reopen(stream) &&
+         sender_.reopen(stream);
 }
 
 /// A RESPONSE_ERROR of the stream is under way: in its next life it would end another request.

@@ -122,9 +122,8 @@ int main(int argc, char** argv) {
   if (ops->parsed()) {
     SeedRange range{1, 300};
     if (ops_seed->count() > 0) range = {seed, 1};
-    if (!seeds_text.empty() && !parse_seeds(seeds_text, range))
-      return usage_error("--seeds wants A..B");
-    return run_ops(ops_options, range, common);
+    const bool readable = seeds_text.empty() || parse_seeds(seeds_text, range);
+    return readable ? run_ops(ops_options, range, common) : usage_error("--seeds wants A..B");
   }
   if (list->parsed()) return command_list();
   if (show->parsed()) return command_show(files[0]);
