@@ -264,6 +264,7 @@ class Connection final : public path::Listener, private message::OperationHost {
   uint64_t perform(const message::RemoteOperation& operation, std::byte* address);
   bool is_readable(const message::Fragment& fragment);
   void send_response_errors();
+  bool tells_errors_of(uint16_t stream) const;
   void void_stream(uint16_t stream);
 
   // scheduler

@@ -75,6 +75,7 @@ void Connection::send_one_by_one(Time now, RunWriter& writer, PathSlot& slot,
     SendEntry* entry = window_->create(cpsn);
     MR_ASSERT(entry != nullptr);
     entry->fragment = fragments[i];
+    entry->copied = sender_.is_asking(fragments[i]);  // no copy of it (MR-ACK-014)
     send_entry(now, writer, slot, cpsn, *entry, last && i + 1 == fragments.size());
   }
 }
@@ -91,6 +92,7 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
   const uint32_t size = header + front.length;
   if (writer.room() < n || !writer.can_append(slot.tx.id, size)) begin_run(writer, slot, true);
   SendEntry entry;
+  entry.copied = sender_.is_asking(front);
   entry.state = SendEntry::State::kUndecided;
   entry.path = slot.tx.id;
   entry.seq = slot.tx.next_seq();

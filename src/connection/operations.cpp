@@ -106,7 +106,20 @@ void Connection::drain_stream(uint16_t stream) {
 
 bool Connection::reopen_stream(uint16_t stream) {
   // Both directions, or neither.
-  return sender_.may_reopen(stream) && receiver_.reopen(stream) && sender_.reopen(stream);
+  return sender_.may_reopen(stream) && !tells_errors_of(stream) && receiver_.reopen(stream) &&
+         sender_.reopen(stream);
+}
+
+/// A RESPONSE_ERROR of the stream is under way: in its next life it would end another request.
+bool Connection::tells_errors_of(uint16_t stream) const {
+  if (!window_ || controls_used_ == 0) return false;
+  for (uint32_t c = window_->lowest_undecided(); c != window_->next(); ++c) {
+    const SendEntry& e = window_->at(c);
+    if (!e.control || e.state != SendEntry::State::kUndecided) continue;
+    const wire::ControlPacket& body = shared_.controls[e.fragment.send];
+    if (body.opcode == wire::ControlOpcode::kResponseError && body.stream == stream) return true;
+  }
+  return false;
 }
 
 void Connection::on_queue_filled(uint16_t stream) {

@@ -69,6 +69,7 @@ void Sender::on_refused(Time now, const Fragment& fragment, wire::Refusal reason
     r.torn = true;
     return fail_not_ready(fragment.send);
   }
+  r.asking = reason == wire::Refusal::kUnknown;
   const bool whole_stream =
       reason == wire::Refusal::kNotReady || reason == wire::Refusal::kStreamNotReady || r.ordered;
   if (reason == wire::Refusal::kVoid) {
@@ -190,7 +191,6 @@ bool Sender::comes_before(const SendRecord& r, const RetryRecord& retry,
 /// The receiver was asked often enough. It is not told: nothing of it is wrong, and what it posts
 /// stays posted.
 void Sender::fail_not_ready(uint32_t send) {
-  pools_.streams()[pools_.sends()[send].stream].silent_reset = true;
   fail(send, Status::kNotReady);
 }
 
@@ -200,7 +200,7 @@ void Sender::fail(uint32_t send, Status status) {
   SendStream& s = pools_.streams()[r.stream];
   r.status = status;
   s.failed = true;  // only this stream: MR-MSG-004, MR-MSG-005
-  if (status != Status::kNotReady) s.silent_reset = false;  // an earlier one failed for good
+  s.silent_reset = status == Status::kNotReady;  // the last one decides what the peer is told
   s.fail_msn = r.msn;
   drop_unsent(s);
   drop_retries(s, s.ready);
@@ -274,7 +274,10 @@ void Sender::reset(uint16_t stream) {
   if (index == kNoIndex) return;
   SendStream& s = pools_.streams()[index];
   s.silent_reset = false;
-  if (!s.failed && s.head != kNoIndex) return fail(s.head, Status::kFlushed);
+  // Those before one that failed already go no further either.
+  const bool goes_on =
+      s.head != kNoIndex && !(s.failed && seq_ge(pools_.sends()[s.head].msn, s.fail_msn));
+  if (goes_on) return fail(s.head, Status::kFlushed);
   if (!s.failed) {
     s.failed = s.error_given = true;
     s.fail_msn = s.next_msn;
@@ -294,6 +297,8 @@ bool Sender::may_reopen(uint16_t stream) const {
   const uint32_t index = find_stream(stream);
   if (index == kNoIndex || dead_) return !dead_;
   const SendStream& s = pools_.streams()[index];
+  // Answers of its past name the same messages as those of its next life.
+  if (find_responses(stream) != kNoIndex) return false;
   return s.failed && s.reset_accepted && s.head == kNoIndex;
 }
 

@@ -56,6 +56,7 @@ struct SendRecord {
   bool outstanding = false;  ///< counted among the stream's outstanding operations
   bool parked = false;       ///< a response to a request that may not be executed yet
   bool aborted = false;      ///< a response that the peer does not want, or that has no memory
+  bool asking = false;       ///< what was refused last had no reason: the next packet finds it out
   bool torn = false;         ///< the peer does not have all of it and never will
   wire::Refusal error = wire::Refusal::kUnknown;  ///< of a response: why it is told as an error
 };

@@ -138,6 +138,9 @@ class Sender {
   const std::byte* describe(const Fragment& fragment, wire::DataPacket& packet) const;
   size_t header_bytes(const Fragment& fragment) const;
   bool ends_message(const Fragment& fragment) const;
+  /// It is sent to hear why it is refused. A copy on another path would be refused there without a
+  /// reason, and that answer may be the first.
+  bool is_asking(const Fragment& fragment) const;
   uint16_t stream_of(const Fragment& fragment) const;
 
   /// The peer accepted `count` fragments of this request (each fragment's fate is told exactly

@@ -271,6 +271,7 @@ TEST_F(SenderTest, FatalRefusalNamesTheCauseOnce) {
   ASSERT_EQ(sender.poll(done), 1u);  // the driver may still read the second
   sender.on_accepted(third[0].send);
   sender.on_accepted(third[1].send);
+  EXPECT_FALSE(sender.next_reset(stream, final_msn));
   sender.on_refused(now, second[1], Refusal::kVoid, Duration{});
   ASSERT_TRUE(sender.next_reset(stream, final_msn));
   EXPECT_EQ(stream, 0);

@@ -104,7 +104,8 @@ void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refus
       const uint32_t seq = una + static_cast<uint32_t>(word * 64 + at);
       uint32_t done = 1;
       const int usual = std::countr_one(plain.raw(word) >> at);
-      if (usual > 0 && settings_->whole_runs != 0) {
+      // The answer to CLOSE may be among them: the path is closed then, and the rest was lost.
+      if (usual > 0 && settings_->whole_runs != 0 && state_ != State::kClosed) {
         done = settle_run(now, seq, static_cast<uint32_t>(usual), listener, out);
       } else {
         settle_one(now, seq, refused.test(seq), listener, out);

@@ -50,8 +50,8 @@ AddsOutcome run_adds(uint64_t count, uint64_t seed) {
   AddsOutcome out;
   pair::Pair pair(config(seed));
   alignas(8) std::byte memory[64] = {};
-  const auto region = pair.engine(1).regions().add_at(
-      memory, sizeof memory, memory::access::kRemoteAtomic, 0x1000);
+  const auto region =
+      pair.engine(1).regions().add_at(memory, sizeof memory, memory::access::kRemoteAtomic, 0x1000);
   if (!region || !pair.connect()) {
     out.wrong = "no connection";
     return out;

@@ -50,6 +50,9 @@ Runner::Went Runner::post(const Step& step) {
   const Ground::Mark landed = own.landed.mark(), written = peer.written.mark();
   const size_t landings = own.landings.size(), ranges = peer.ranges.size();
   if (is_atomic(step.kind)) r.step.segments = 1;
+  // Which of two equal messages a receive of a shared queue got can only be told by their order.
+  const bool anonymous = step.kind == StepKind::kSend && step.length < 8;
+  if (anonymous && program_.streams[step.stream].shared[1 - s] != 0) r.step.unordered = 0;
   if (!prepare(r.step, r, w)) return Went::kDone;
   const uint64_t data = mixed(program_.seed, step.id);
   const bool awaits = step.kind >= StepKind::kRead;
@@ -184,8 +187,8 @@ bool Runner::aim_read(const Step& step, Request& r, WorkRequest& w) {
   const uint32_t peer = 1 - step.side;
   Model::Side& m = model_.side(peer);
   const Direction& d = model_.direction(step.side, step.stream);
-  const bool written = (step.variant >> 12) % 2 == 0 || step.fault == Fault::kMortal ||
-                       step.fault == Fault::kWindow;
+  const bool written =
+      (step.variant >> 12) % 2 == 0 || step.fault == Fault::kMortal || step.fault == Fault::kWindow;
   if (written && d.last_range != kNothing) {
     const Range& range = m.ranges[d.last_range];
     const Request& writer = model_.request(step.side, range.writer);
@@ -282,9 +285,9 @@ bool Runner::spoil(const Step& step, Request& r, WorkRequest& w) {
       break;
     case Fault::kBounds:
       if (ends_key) break;
-      w.remote_address = atomic ? k.counters.remote_base + model_.side(peer).counters.size()
-                                : k.written.remote_base + model_.side(peer).written.size() -
-                                      r.length + 1;
+      w.remote_address =
+          atomic ? k.counters.remote_base + model_.side(peer).counters.size()
+                 : k.written.remote_base + model_.side(peer).written.size() - r.length + 1;
       if (atomic) w.remote_address &= ~7ull;
       break;
     case Fault::kRight:
@@ -293,8 +296,9 @@ bool Runner::spoil(const Step& step, Request& r, WorkRequest& w) {
       if (read) w.remote_address = k.counters.remote_base;
       break;
     case Fault::kForeign:
-      w.remote_key = ends_key ? k.foreign_window.key : atomic ? k.foreign_counters.key
-                                                              : k.foreign.key;
+      w.remote_key = ends_key ? k.foreign_window.key
+                     : atomic ? k.foreign_counters.key
+                              : k.foreign.key;
       break;
     case Fault::kWindowRight:
       w.remote_key = write ? k.only_read.key : read ? k.only_write.key : k.no_atomics.key;

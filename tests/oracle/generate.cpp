@@ -103,9 +103,9 @@ class Generator {
 
   Step request(uint32_t side) {
     static constexpr StepKind kKinds[] = {
-        StepKind::kWrite, StepKind::kWrite,    StepKind::kWrite,    StepKind::kWriteImm,
-        StepKind::kSend,  StepKind::kSend,     StepKind::kSendImm,  StepKind::kRead,
-        StepKind::kRead,  StepKind::kFetchAdd, StepKind::kFetchAdd, StepKind::kCompareSwap,
+        StepKind::kWrite,  StepKind::kWrite,    StepKind::kWrite,    StepKind::kWriteImm,
+        StepKind::kSend,   StepKind::kSend,     StepKind::kSendImm,  StepKind::kRead,
+        StepKind::kRead,   StepKind::kFetchAdd, StepKind::kFetchAdd, StepKind::kCompareSwap,
         StepKind::kSendInv};
     Step s = step(side, kKinds[rng_.below(std::size(kKinds))]);
     if (s.kind == StepKind::kSendInv && one_in(rng_, 2)) s.kind = StepKind::kSend;
@@ -121,6 +121,17 @@ class Generator {
     s.variant = rng_.next32();
     if (faulty_ && one_in(rng_, 8) && s.kind <= StepKind::kCompareSwap) {
       s.fault = one_in(rng_, 2) ? Fault::kMortal : Fault::kWindow;
+    }
+    // A Write through a window, and behind it on the stream the end of the window.
+    if (faulty_ && s.kind == StepKind::kSendInv && !p_.steps.empty() && one_in(rng_, 2)) {
+      Step write = s;
+      write.id = ++ids_;
+      write.kind = StepKind::kWrite;
+      write.fault = Fault::kWindow;
+      write.unordered = write.copied = 0;
+      p_.steps.push_back(write);
+      s.sync = s.wait_ns = 0;
+      s.length = std::min(s.length, 64u);
     }
     return s;
   }

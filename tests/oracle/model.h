@@ -21,33 +21,33 @@ struct Mortal {
   uint32_t region = kNothing;  ///< index in the engine
   uint32_t key = 0;
   bool dead = false;
-  uint32_t ended_by = 0;       ///< SEND_INVs posted for it
+  uint32_t ended_by = 0;  ///< SEND_INVs posted for it
 };
 
 struct Request {
   Step step;
   uint32_t length = 0;
-  uint32_t place = 0;        ///< in Direction::posts
-  uint32_t number = kNothing;///< among the stream's messages that take a receive
-  uint32_t range = kNothing; ///< of a Write: where it goes; of a Read: the range it reads
-  uint32_t writer = kNothing;///< of a Read: the request whose bytes it must bring; none: quarry
-  uint32_t quarry = 0;       ///< of a Read of the quarry: where
-  uint32_t landing = 0;      ///< of a Read or an atomic: first of its segments
+  uint32_t place = 0;          ///< in Direction::posts
+  uint32_t number = kNothing;  ///< among the stream's messages that take a receive
+  uint32_t range = kNothing;   ///< of a Write: where it goes; of a Read: the range it reads
+  uint32_t writer = kNothing;  ///< of a Read: the request whose bytes it must bring; none: quarry
+  uint32_t quarry = 0;         ///< of a Read of the quarry: where
+  uint32_t landing = 0;        ///< of a Read or an atomic: first of its segments
   uint32_t landings = 0;
-  uint32_t key = 0;          ///< of a SendInv
-  int mortal = -1;           ///< index into Model::mortals of the peer
+  uint32_t key = 0;  ///< of a SendInv
+  int mortal = -1;   ///< index into Model::mortals of the peer
   uint64_t operand = 0;
   uint64_t swap = 0;
-  uint64_t old_value = 0;    ///< of an atomic on the stream's own counter: what must come back
+  uint64_t old_value = 0;  ///< of an atomic on the stream's own counter: what must come back
   uint64_t new_value = 0;
   bool own_counter = false;
   bool consumes = false;
-  bool list = false;         ///< holds a segment list
+  bool list = false;  ///< holds a segment list
   bool copied = false;
   bool done = false;
   bool received = false;
-  Status must = Status::kOk; ///< it can only end so (or be flushed)
-  Cause cause = Cause::kNone;///< of `must`
+  Status must = Status::kOk;   ///< it can only end so (or be flushed)
+  Cause cause = Cause::kNone;  ///< of `must`
   bool is_atomic() const {
     return step.kind == StepKind::kFetchAdd || step.kind == StepKind::kCompareSwap;
   }
@@ -64,7 +64,7 @@ struct Receive {
   uint32_t landing = 0;
   uint32_t landings = 0;
   bool shared = false;
-  bool nowhere = false;        ///< has no memory
+  bool nowhere = false;  ///< has no memory
   bool list = false;
   bool done = false;
 };
@@ -86,18 +86,18 @@ struct Direction {
   std::vector<uint32_t> receives;   ///< of the stream itself, at the receiver
   size_t head = 0;                  ///< first post that has not ended
   size_t receive_head = 0;
-  size_t verified = 0;              ///< posts before it are known to be placed at the receiver
+  size_t verified = 0;  ///< posts before it are known to be placed at the receiver
   bool failed = false;
   Cause cause = Cause::kNone;
-  bool reset_here = false;          ///< by the sender
-  bool reset_there = false;         ///< by the receiver
+  bool reset_here = false;   ///< by the sender
+  bool reset_there = false;  ///< by the receiver
   bool draining = false;
-  bool flushed = false;             ///< a receive was
-  bool owes = false;                ///< ... so the sender must find that a request failed
+  bool flushed = false;  ///< a receive was
+  bool owes = false;     ///< ... so the sender must find that a request failed
   uint32_t last_range = kNothing;
-  uint32_t counter = kNothing;      ///< word of the receiver that only this direction changes
-  uint64_t value = 0;               ///< of it when everything posted is executed
-  std::vector<uint32_t> chain;      ///< requests that change it, in order
+  uint32_t counter = kNothing;  ///< word of the receiver that only this direction changes
+  uint64_t value = 0;           ///< of it when everything posted is executed
+  std::vector<uint32_t> chain;  ///< requests that change it, in order
   size_t executed = 0;
 };
 
@@ -115,17 +115,17 @@ class Model {
   struct Side {
     std::vector<Request> requests;
     std::vector<Receive> receives;
-    std::vector<Range> ranges;          ///< of its memory
+    std::vector<Range> ranges;  ///< of its memory
     std::vector<Mortal> mortals;
     std::vector<engine::Segment> landings;
-    Ground written;    ///< target of Writes
-    Ground landed;     ///< target of receives, Reads and old values
+    Ground written;  ///< target of Writes
+    Ground landed;   ///< target of receives, Reads and old values
     Ground counters;
     std::array<SharedCounter, 2> shared;
     uint32_t shortest_shared = 0xFFFFFFFF;  ///< receive ever posted to its shared queue
-    bool closed = false;   ///< it closed the connection
-    bool aborted = false;  ///< by an abort
-    bool over = false;     ///< it knows of the end
+    bool closed = false;                    ///< it closed the connection
+    bool aborted = false;                   ///< by an abort
+    bool over = false;                      ///< it knows of the end
     uint32_t open_requests = 0;
     uint32_t open_receives = 0;
     uint32_t shared_done = 0;  ///< receives of the shared queue that ended
@@ -181,8 +181,7 @@ class Model {
   Cause end_of(uint32_t s) const;
   void receive_done(uint32_t s, const engine::Completion& c);
   void receive_failed(uint32_t s, uint32_t index, Receive& r, Direction& d, Status status);
-  uint32_t find_message(uint32_t s, const Receive& r, const engine::Completion& c,
-                        Direction& d);
+  uint32_t find_message(uint32_t s, const Receive& r, const engine::Completion& c, Direction& d);
   bool fits(uint32_t s, const Receive& r, const Request& m, const engine::Completion& c);
   bool may_come(uint32_t sender, const Direction& d, uint32_t place_in_consuming);
   void delivered(uint32_t s, const Request& m, Direction& d, uint32_t stream);

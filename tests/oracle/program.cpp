@@ -10,9 +10,9 @@ namespace metaroce::oracle {
 
 namespace {
 
-constexpr const char* kKinds[] = {"write",   "write_imm", "send",    "send_imm", "send_inv",
-                                  "read",    "fetch_add", "compare_swap", "receive", "reset",
-                                  "drain",   "reopen",    "remove",  "close",    "abort"};
+constexpr const char* kKinds[] = {"write", "write_imm", "send",         "send_imm", "send_inv",
+                                  "read",  "fetch_add", "compare_swap", "receive",  "reset",
+                                  "drain", "reopen",    "remove",       "close",    "abort"};
 static_assert(std::size(kKinds) == static_cast<size_t>(StepKind::kCount));
 constexpr const char* kFaults[] = {"none",    "bad_key", "bounds", "right",       "misaligned",
                                    "foreign", "mortal",  "window", "window_right"};
@@ -128,8 +128,8 @@ std::string shorter(const std::string& line) {
   while (in >> word) {
     const bool zero = word.size() > 2 && word.substr(word.size() - 2) == "=0";
     const bool keep = word.rfind("rnr", 0) == 0 || word.rfind("plane=", 0) == 0 ||
-                      word.rfind("path=", 0) == 0 ||
-                      word.rfind("direction", 0) == 0 || word.rfind("segments", 0) == 0;
+                      word.rfind("path=", 0) == 0 || word.rfind("direction", 0) == 0 ||
+                      word.rfind("segments", 0) == 0;
     if (zero && !keep) continue;
     if (word == "segments=1") continue;
     out += (out.empty() ? "" : " ") + word;

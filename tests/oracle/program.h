@@ -20,11 +20,11 @@ enum class StepKind : uint8_t {
   kRead,
   kFetchAdd,
   kCompareSwap,
-  kReceive,        ///< posts to the stream, or to the shared queue if the stream has one
-  kReset,          ///< of the stream, by the side
+  kReceive,  ///< posts to the stream, or to the shared queue if the stream has one
+  kReset,    ///< of the stream, by the side
   kDrain,
-  kReopen,         ///< both sides reset the stream and use it again when both may
-  kRemove,         ///< the side takes a mortal region away (and registers another one)
+  kReopen,  ///< both sides reset the stream and use it again when both may
+  kRemove,  ///< the side takes a mortal region away (and registers another one)
   kClose,
   kAbort,
   kCount
@@ -36,20 +36,20 @@ const char* to_string(StepKind kind);
 /// What is wrong with a request from the start, or may become wrong while it is under way.
 enum class Fault : uint8_t {
   kNone,
-  kBadKey,         ///< a key that never was
+  kBadKey,  ///< a key that never was
   kBounds,
-  kRight,          ///< the region does not permit it
-  kMisaligned,     ///< of an atomic
-  kForeign,        ///< the key belongs to another domain
-  kMortal,         ///< a region that is removed at some time
-  kWindow,         ///< a window that a SEND_INV may end
-  kWindowRight,    ///< a window that permits less than its region
+  kRight,        ///< the region does not permit it
+  kMisaligned,   ///< of an atomic
+  kForeign,      ///< the key belongs to another domain
+  kMortal,       ///< a region that is removed at some time
+  kWindow,       ///< a window that a SEND_INV may end
+  kWindowRight,  ///< a window that permits less than its region
   kCount
 };
 const char* to_string(Fault fault);
 
 struct Step {
-  uint32_t id = 0;      ///< names its data: stays the same when others are dropped
+  uint32_t id = 0;  ///< names its data: stays the same when others are dropped
   uint32_t side = 0;
   StepKind kind = StepKind::kWrite;
   uint32_t stream = 0;  ///< index into Program::streams

@@ -233,8 +233,7 @@ void Runner::listen() {
   pair_->on_completion = [this](int side, const Completion& c) {
     const auto s = static_cast<uint32_t>(side);
     model_.now_ns = pair_->now().ns;
-    if (c.status != Status::kOk && c.operation != engine::Operation::kReceive)
-      watch_[s].forget(c.stream);
+    if (c.status != Status::kOk && (c.id & kReceiveBit) == 0) watch_[s].give_up(c.stream);
     model_.completed(s, c);
   };
   pair_->on_place = [this](int side, const RxPacket& packet, const Placement& p) {
@@ -246,6 +245,10 @@ void Runner::listen() {
   pair_->on_run = [this](int side, const engine::TxRun& run) {
     WireWatch& watch = watch_[static_cast<size_t>(side)];
     watch.sent(run);
+    if (model_.tracing) {
+      model_.trace += fmt::format("{:9} {} sends {}", pair_->now().ns, side == 0 ? 'a' : 'b',
+                                  WireWatch::describe(run));
+    }
     if (watch.outstanding() > program_.limits.outstanding) {
       model_.differ(fmt::format("side {} has {} operations outstanding: {}", side,
                                 watch.outstanding(), watch.names()));
@@ -463,8 +466,9 @@ void Runner::finale() {
   }
   if (!lost()) {
     model_.settle_silent();
-    pair_->run_for(milliseconds(3));  // a RESET may be under way
-    if (!lost() && !model_.left_unsaid()) check_pools("at rest");
+    // A RESET may be under way, through a network that is dark.
+    pair_->run_until([&] { return lost() || pools_empty(); }, milliseconds(50));
+    if (!lost() && !model_.left_unsaid() && !model_.long_dark) check_pools("at rest");
     model_.side(0).closed = true;
     pair_->engine(0).close(pair_->now(), pair_->connection(0), wire::close_code::kNormal);
     pair_->poll(0);
@@ -498,6 +502,14 @@ void Runner::check_ended() {
                                 waiting, s, left));
     }
   }
+}
+
+bool Runner::pools_empty() {
+  for (int s = 0; s < 2; ++s) {
+    const engine::EnginePools p = pair_->engine(s).memory().pools;
+    if (p.responses + p.open_messages + p.requests + p.parked > 0) return false;
+  }
+  return true;
 }
 
 void Runner::check_pools(const char* when) {

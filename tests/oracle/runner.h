@@ -39,9 +39,9 @@ class Runner {
     memory::RegionInfo written, counters, quarry, foreign;
     memory::RegionInfo foreign_counters;  ///< for atomics
     memory::RegionInfo only_read, only_write, no_atomics, foreign_window, everlasting;
-    std::array<uint32_t, kMortals + kWindows> newest{};    ///< index into the model's mortals
-    std::array<uint32_t, kMortals + kWindows> before{};    ///< the one it stands for now
-    std::vector<bool> live;                                ///< by region index
+    std::array<uint32_t, kMortals + kWindows> newest{};  ///< index into the model's mortals
+    std::array<uint32_t, kMortals + kWindows> before{};  ///< the one it stands for now
+    std::vector<bool> live;                              ///< by region index
     uint32_t next_counter = 0;
     uint32_t shared_queue = 0;
     bool replacing = false;
@@ -95,6 +95,7 @@ class Runner {
   void rescue_stream(uint32_t s, uint32_t stream);
   bool steps_done() const;
   bool settled();
+  bool pools_empty();
   void check_pools(const char* when);
   void check_ended();
 

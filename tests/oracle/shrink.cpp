@@ -126,9 +126,9 @@ class Shrinker {
       plain.variant = s.variant;
       p.steps[i] = plain;
     });
-    for (uint32_t Step::*field : {&Step::segments, &Step::copied, &Step::unsignalled, &Step::fence,
-                                  &Step::unordered, &Step::solicited, &Step::sync,
-                                  &Step::wait_ns}) {
+    for (uint32_t Step::*field :
+         {&Step::segments, &Step::copied, &Step::unsignalled, &Step::fence, &Step::unordered,
+          &Step::solicited, &Step::sync, &Step::wait_ns}) {
       const uint32_t value = field == &Step::segments ? 1 : 0;
       change([i, field, value](Program& p) { p.steps[i].*field = value; });
     }
@@ -176,8 +176,6 @@ ChildOutcome run_in_child(const Program& program) {
   return result;
 }
 
-Program shrink(const Program& program, int most_runs) {
-  return Shrinker(program, most_runs).run();
-}
+Program shrink(const Program& program, int most_runs) { return Shrinker(program, most_runs).run(); }
 
 }  // namespace metaroce::oracle

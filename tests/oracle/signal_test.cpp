@@ -5,6 +5,7 @@
 
 #include "base/covers.h"
 #include "tests/pair/pair.h"
+#include "wire/probe_packet.h"
 
 namespace metaroce::oracle {
 namespace {
@@ -24,8 +25,8 @@ pair::PairConfig eight_paths() {
 int64_t atomic_takes(int writes) {
   pair::Pair pair(eight_paths());
   alignas(8) std::byte memory[16] = {};
-  const auto region = pair.engine(1).regions().add_at(
-      memory, sizeof memory, memory::access::kRemoteAtomic, 0x1000);
+  const auto region =
+      pair.engine(1).regions().add_at(memory, sizeof memory, memory::access::kRemoteAtomic, 0x1000);
   EXPECT_TRUE(region.has_value() && pair.connect());
   pair.run_for(milliseconds(2));
   const Time begin = pair.now();
@@ -122,6 +123,32 @@ TEST(Signal, AStreamWithoutReceivesSlowsNoOther) {
   const uint64_t alone = siblings_bring(false);
   EXPECT_GT(alone, 1'000'000u);
   EXPECT_GE(siblings_bring(true) * 100, alone * 97);
+}
+
+TEST(Signal, RetriesForAReceiveAreCounted) {
+  for (const uint8_t retries : {0, 1, 3, 6}) {
+    pair::PairConfig c;
+    c.settings.credit_probe_max = 100'000;
+    c.real_memory = false;
+    pair::Pair pair(c);
+    ASSERT_TRUE(pair.connect());
+    engine::StreamOptions options;
+    options.rnr_retry = retries;
+    ASSERT_EQ(pair.engine(0).set_stream_options(pair.connection(0), 5, options), Status::kOk);
+    uint32_t asked = 0;
+    pair.on_run = [&asked](int side, const engine::TxRun& run) {
+      const auto type = std::to_integer<uint8_t>(run.headers[0]) & 0x3F;
+      if (type != static_cast<uint8_t>(wire::PacketType::kProbe)) return;
+      const auto probe = wire::decode_probe({run.headers, run.header_length[0]});
+      asked += side == 0 && probe && probe->stream == 5;
+    };
+    Status status = Status::kOk;
+    pair.on_completion = [&status](int, const engine::Completion& done) { status = done.status; };
+    ASSERT_EQ(pair.send(0, 5, 1, 0, 64), Status::kOk);
+    pair.run_until([&status] { return status != Status::kOk; }, milliseconds(50));
+    EXPECT_EQ(status, Status::kNotReady);
+    EXPECT_EQ(asked, retries + 1u);
+  }
 }
 
 }  // namespace

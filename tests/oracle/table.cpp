@@ -10,9 +10,9 @@ namespace metaroce::oracle {
 namespace {
 
 constexpr const char* kCauseNames[] = {
-    "none",      "bad_key",     "bounds",    "right",     "misaligned",  "foreign",
-    "mortal",    "window",      "window_right", "too_short", "no_receive", "own_reset",
-    "peer_reset", "drain",      "own_close", "peer_close", "peer_abort",  "death"};
+    "none",       "bad_key", "bounds",       "right",      "misaligned", "foreign",
+    "mortal",     "window",  "window_right", "too_short",  "no_receive", "own_reset",
+    "peer_reset", "drain",   "own_close",    "peer_close", "peer_abort", "death"};
 static_assert(std::size(kCauseNames) == static_cast<size_t>(Cause::kCount));
 
 const char* row_name(int row) {
@@ -84,8 +84,7 @@ bool possible_receive(Cause cause, Status status) {
 
 /// Seen now and then, and not worth a search: the peer's last words came or did not.
 bool rare(Cause cause, Status status) {
-  return cause == Cause::kDeath &&
-         (status == Status::kPeerGone || status == Status::kUnreachable);
+  return cause == Cause::kDeath && (status == Status::kPeerGone || status == Status::kUnreachable);
 }
 
 }  // namespace
@@ -93,9 +92,9 @@ bool rare(Cause cause, Status status) {
 const char* to_string(Cause cause) { return kCauseNames[static_cast<size_t>(cause)]; }
 
 Cause cause_of(Fault fault) {
-  static constexpr Cause kCauses[] = {Cause::kNone,       Cause::kBadKey,  Cause::kBounds,
-                                      Cause::kRight,      Cause::kMisaligned, Cause::kForeign,
-                                      Cause::kMortal,     Cause::kWindow,  Cause::kWindowRight};
+  static constexpr Cause kCauses[] = {Cause::kNone,   Cause::kBadKey,     Cause::kBounds,
+                                      Cause::kRight,  Cause::kMisaligned, Cause::kForeign,
+                                      Cause::kMortal, Cause::kWindow,     Cause::kWindowRight};
   return kCauses[static_cast<size_t>(fault)];
 }
 
@@ -142,8 +141,8 @@ std::string print_table(const Table& table) {
         const auto cause = static_cast<Cause>(c);
         bool column = false;
         for (int k = 0; k < kRows * kCauses; ++k) {
-          column = column || possible(k / kCauses, static_cast<Cause>(k % kCauses),
-                                      static_cast<Status>(s));
+          column = column ||
+                   possible(k / kCauses, static_cast<Cause>(k % kCauses), static_cast<Status>(s));
         }
         if (!column) continue;
         const bool can = possible(r, cause, static_cast<Status>(s));

@@ -29,7 +29,7 @@ enum class Cause : uint8_t {
   kOwnClose,
   kPeerClose,
   kPeerAbort,
-  kDeath,      ///< no path works
+  kDeath,  ///< no path works
   kCount
 };
 const char* to_string(Cause cause);

@@ -14,7 +14,11 @@ class WireWatch {
  public:
   void sent(const engine::TxRun& run);
   void arrived(const engine::RxPacket& packet);
-  /// The stream failed or is new: nothing of it counts any more.
+  /// The packets of a run in words, a line each.
+  static std::string describe(const engine::TxRun& run);
+  /// The stream failed: nothing of it counts any more. What was sent may be repeated still.
+  void give_up(uint16_t stream);
+  /// It is opened anew: its numbers may come again.
   void forget(uint16_t stream);
   /// Never more than are outstanding (MR-MSG-044).
   uint32_t outstanding() const { return static_cast<uint32_t>(open_.size()); }

@@ -102,8 +102,8 @@ int main(int argc, char** argv) {
   fuzz->add_option("--seconds", fuzz_seconds, "how long")->check(CLI::Range(1, 1'000'000));
   CLI::Option* fuzz_seed = fuzz->add_option("--seed", seed, "first seed (default 1)");
   add_common(fuzz);
-  metaroce::oracle::OpsOptions ops_options;
   CLI::App* ops = app.add_subcommand("ops", "random programs of all operations against an oracle");
+  metaroce::oracle::OpsOptions ops_options;
   CLI::Option* ops_seed = ops->add_option("--seed", seed, "one seed");
   ops->add_option("--seeds", seeds_text, "a range A..B (default 1..300)")->excludes(ops_seed);
   add_ops(ops, ops_options);
