@@ -51,8 +51,9 @@ TEST_F(NativeSecurity, ASharedKeyConnectsAndNobodyElse) {
       mr_poll(from, nullptr, 0, sizeof(mr_completion), nullptr);
       mr_poll(server, nullptr, 0, sizeof(mr_completion), nullptr);
       for (const mr_event& e : Two::events(from)) {
-        over = over || e.kind == MR_EVENT_CONNECTED || e.kind == MR_EVENT_FAILED;
-        if (over) end = e;
+        if (e.kind != MR_EVENT_CONNECTED && e.kind != MR_EVENT_FAILED) continue;
+        over = true;
+        end = e;
       }
     }
     EXPECT_EQ(end.kind, from == client ? MR_EVENT_CONNECTED : MR_EVENT_FAILED);
