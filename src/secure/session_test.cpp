@@ -96,8 +96,11 @@ TEST(Session, NoTwoPacketsShareANonce) {
   };
   for (uint32_t i = 0; i < 32; ++i) fresh(two.seal(0xFFFFFFF0 + i));  // over the end of 32 bits
   for (uint32_t i = 0; i < 32; ++i) fresh(two.seal(0xFFFFFFF0 + i, 1));
+  two.open(2, 0, 1);  // numbers as ACKs have them
+  fresh(two.seal(1, 2));
   fresh(two.seal(1, 0, true));
   fresh(two.seal(1, 1, true));
+  fresh(two.seal(1, 2, true));
   two.open(0, 1, 0xFFFFFFF0);  // the same sequence in another generation
   fresh(two.seal(0xFFFFFFF0));
   two.a.update_send_key();
