@@ -40,7 +40,7 @@ uint32_t Runner::land(uint32_t s, uint64_t name, uint32_t length, uint32_t segme
 
 Runner::Went Runner::post(const Step& step) {
   const uint32_t s = step.side;
-  if (reopening_[step.stream] != 0) return Went::kDone;
+  if (reopening_[step.stream] != 0) return program_.enough != 0 ? Went::kAgain : Went::kDone;
   Request r;
   WorkRequest w;
   Segment pieces[16];

@@ -8,7 +8,8 @@ namespace metaroce::oracle {
 
 namespace {
 
-constexpr uint32_t kRequests = 210;
+constexpr uint32_t kEnough = 205;    // requests that are posted
+constexpr uint32_t kRequests = 600;  // at most: those of a stream that failed are not posted
 
 uint32_t between(Rng& rng, uint32_t low, uint32_t high) {
   return low + static_cast<uint32_t>(rng.below(uint64_t{high} - low + 1));
@@ -20,6 +21,7 @@ class Generator {
   explicit Generator(uint64_t seed) : rng_(Rng(seed).fork("program")) { p_.seed = seed; }
 
   Program make() {
+    p_.enough = kEnough;
     network();
     limits();
     streams();
@@ -49,9 +51,6 @@ class Generator {
       d.begin_us = between(rng_, 10, 300);
       d.end_us = d.begin_us + between(rng_, 20, 2'000);
       p_.dark.push_back(d);
-    }
-    if (one_in(rng_, 40)) {  // nothing works any more
-      p_.dark.push_back({-1, -1, 2, between(rng_, 50, 500), 10'000'000});
     }
   }
 
@@ -170,15 +169,23 @@ class Generator {
   void trouble(uint32_t side) {
     static constexpr StepKind kKinds[] = {StepKind::kReset, StepKind::kDrain, StepKind::kRemove,
                                           StepKind::kRemove};
-    const uint64_t which = rng_.below(12);
-    if (which < 5) {
+    if (rng_.below(11) < 5) {
       Step s = request(side);
       s.fault = static_cast<Fault>(between(rng_, 1, static_cast<uint32_t>(Fault::kCount) - 1));
       push(s);
-    } else if (which < 11) {
+    } else {
       p_.steps.push_back(step(side, kKinds[rng_.below(std::size(kKinds))]));
-    } else if (p_.steps.size() > kRequests) {
-      p_.steps.push_back(step(side, one_in(rng_, 2) ? StepKind::kClose : StepKind::kAbort));
+    }
+  }
+
+  /// How it ends while much is under way; without one, everything is waited for.
+  void ends() {
+    if (one_in(rng_, 40)) p_.steps.push_back(step(0, StepKind::kDeath));
+    if (!faulty_ || !one_in(rng_, 4)) return;
+    for (const uint32_t side : {0u, 1u}) {
+      if (side == 1 && !one_in(rng_, 3)) break;  // seldom both
+      p_.steps.push_back(
+          step(rng_.next32() % 2, one_in(rng_, 2) ? StepKind::kClose : StepKind::kAbort));
     }
   }
 
@@ -199,20 +206,24 @@ class Generator {
     const bool one_way = one_in(rng_, 4);
     for (uint32_t i = 0; i < kRequests; ++i) {
       const auto side = static_cast<uint32_t>(one_way ? 0 : rng_.below(2));
-      if (troubles > 0 && rng_.below(kRequests) < troubles + (i > 180 ? 8 : 0)) {
+      // More of it towards the end: nothing comes after that would hide what it does.
+      if (troubles > 0 && rng_.below(kEnough) < troubles + (i > 170 ? 8 : 0)) {
         trouble(side);
         if (one_in(rng_, 2)) reopens_ = between(rng_, 5, 40);
       }
+      // Streams that stay closed would leave the program short of requests.
+      if (faulty_ && reopens_ == 0 && i > kEnough) reopens_ = 30;
       if (reopens_ > 0 && --reopens_ == 0) {
         for (uint32_t k = 0; k < p_.streams.size(); ++k) {
           Step s = step(side, StepKind::kReopen);
           s.stream = k;
-          if (rng_.below(3) != 0) p_.steps.push_back(s);
+          if (i > kEnough || rng_.below(3) != 0) p_.steps.push_back(s);
         }
       }
       push(request(side));
     }
     for (const Step& s : late_) p_.steps.push_back(s);
+    ends();
   }
 
   Rng rng_;

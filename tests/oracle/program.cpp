@@ -10,15 +10,20 @@ namespace metaroce::oracle {
 
 namespace {
 
-constexpr const char* kKinds[] = {"write", "write_imm", "send",         "send_imm", "send_inv",
-                                  "read",  "fetch_add", "compare_swap", "receive",  "reset",
-                                  "drain", "reopen",    "remove",       "close",    "abort"};
+constexpr const char* kKinds[] = {
+    "write",   "write_imm", "send",  "send_imm", "send_inv", "read",  "fetch_add", "compare_swap",
+    "receive", "reset",     "drain", "reopen",   "remove",   "close", "abort",     "death"};
 static_assert(std::size(kKinds) == static_cast<size_t>(StepKind::kCount));
 constexpr const char* kFaults[] = {"none",    "bad_key", "bounds", "right",       "misaligned",
                                    "foreign", "mortal",  "window", "window_right"};
 static_assert(std::size(kFaults) == static_cast<size_t>(Fault::kCount));
 
 // Each visits the fields of one line; `v(name, field)`.
+template <class V, class T>
+void fields_of_program(V& v, T& p) {
+  v("seed", p.seed);
+  v("enough", p.enough);
+}
 template <class V, class T>
 void fields_of_net(V& v, T& n) {
   v("planes", n.planes);
@@ -160,7 +165,7 @@ bool parse_line(Program& p, const std::string& line) {
     if (equals == std::string::npos) return false;
     const std::string key = word.substr(0, equals), text = word.substr(equals + 1);
     Reader reader{key, text};
-    if (what == "program") reader("seed", p.seed);
+    if (what == "program") fields_of_program(reader, p);
     if (what == "network") fields_of_net(reader, p.net);
     if (what == "limits") fields_of_limits(reader, p.limits);
     if (what == "dark") fields_of_dark(reader, p.dark.back());
@@ -177,13 +182,14 @@ const char* to_string(StepKind kind) { return kKinds[static_cast<size_t>(kind)];
 const char* to_string(Fault fault) { return kFaults[static_cast<size_t>(fault)]; }
 
 std::string write_program(const Program& p) {
-  std::string text = fmt::format("program seed={}\n", p.seed);
+  std::string text;
   const auto line = [&text](const char* what, const auto& visit) {
     std::string out = what;
     Writer writer{out};
     visit(writer);
     text += shorter(out);
   };
+  line("program", [&](Writer& w) { fields_of_program(w, p); });
   line("network", [&](Writer& w) { fields_of_net(w, p.net); });
   line("limits", [&](Writer& w) { fields_of_limits(w, p.limits); });
   for (const Dark& d : p.dark) line("dark", [&](Writer& w) { fields_of_dark(w, d); });

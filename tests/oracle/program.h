@@ -25,12 +25,14 @@ enum class StepKind : uint8_t {
   kDrain,
   kReopen,  ///< both sides reset the stream and use it again when both may
   kRemove,  ///< the side takes a mortal region away (and registers another one)
-  kClose,
+  kClose,   ///< the connection; this and what follows are ends of a program
   kAbort,
+  kDeath,  ///< the network carries nothing any more
   kCount
 };
 inline constexpr int kRequestKinds = 8;  ///< the first ones are requests
 constexpr bool is_request(StepKind k) { return static_cast<int>(k) < kRequestKinds; }
+constexpr bool is_end(StepKind k) { return k >= StepKind::kClose; }
 const char* to_string(StepKind kind);
 
 /// What is wrong with a request from the start, or may become wrong while it is under way.
@@ -113,6 +115,9 @@ struct Limits {
 
 struct Program {
   uint64_t seed = 1;  ///< of the network's luck and of all bytes
+  /// So many requests posted by both sides are enough: what is left, but for the ends, is left out.
+  /// The ends wait until then. 0: all steps are taken.
+  uint32_t enough = 0;
   NetPlan net;
   Limits limits;
   std::vector<Dark> dark;

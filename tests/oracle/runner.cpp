@@ -297,6 +297,9 @@ void Runner::turn(uint32_t s) {
     c.next = c.steps.size();
     return;
   }
+  const uint64_t enough = program_.enough;
+  if (enough != 0 && out_.operations >= enough && !is_end(step.kind)) return skip_to_the_end(s);
+  if (out_.operations < enough && is_end(step.kind) && is_busy(1 - s)) return schedule(s, 1'000);
   constexpr uint32_t kTries = 400;
   if (step.sync != 0 && model_.waits(s, step.stream) && c.tries < kTries) {
     ++c.tries;
@@ -309,6 +312,13 @@ void Runner::turn(uint32_t s) {
   c.tries = 0;
   ++c.next;
   if (c.next < c.steps.size()) schedule(s, program_.steps[c.steps[c.next]].wait_ns);
+}
+
+void Runner::skip_to_the_end(uint32_t s) {
+  Cursor& c = cursors_[s];
+  while (!done(s) && !is_end(program_.steps[c.steps[c.next]].kind)) ++c.next;
+  c.tries = 0;
+  if (!done(s)) schedule(s, program_.steps[c.steps[c.next]].wait_ns);
 }
 
 Runner::Went Runner::execute(const Step& step) {
@@ -338,6 +348,14 @@ Runner::Went Runner::execute(const Step& step) {
     case StepKind::kAbort:
       end(s, step.kind == StepKind::kAbort);
       break;
+    case StepKind::kDeath: {
+      pair::Impairment dark;
+      dark.kind = pair::ImpairmentKind::kDark;
+      dark.begin = pair_->now();
+      model_.long_dark = true;
+      pair_->network().add(dark);
+      break;
+    }
     default:
       break;
   }
@@ -416,10 +434,14 @@ void Runner::end(uint32_t s, bool abort) {
 
 // ---- The end -----------------------------------------------------------------------------------
 
-bool Runner::steps_done() const {
-  return cursors_[0].next >= cursors_[0].steps.size() &&
-         cursors_[1].next >= cursors_[1].steps.size();
+bool Runner::done(uint32_t s) const { return cursors_[s].next >= cursors_[s].steps.size(); }
+
+/// Has the side steps to take before its ends?
+bool Runner::is_busy(uint32_t s) const {
+  return !done(s) && !is_end(program_.steps[cursors_[s].steps[cursors_[s].next]].kind);
 }
+
+bool Runner::steps_done() const { return done(0) && done(1); }
 
 bool Runner::settled() {
   if (!steps_done()) return false;

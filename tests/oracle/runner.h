@@ -68,6 +68,7 @@ class Runner {
   void schedule(uint32_t s, int64_t wait_ns);
   void turn(uint32_t s);
   Went execute(const Step& step);
+  void skip_to_the_end(uint32_t s);
   Went post(const Step& step);
   Went post_receive(const Step& step, uint32_t length);
   void reopen(uint32_t stream);
@@ -93,6 +94,8 @@ class Runner {
   void finale();
   void rescue();
   void rescue_stream(uint32_t s, uint32_t stream);
+  bool done(uint32_t s) const;
+  bool is_busy(uint32_t s) const;
   bool steps_done() const;
   bool settled();
   bool pools_empty();

@@ -78,6 +78,7 @@ class Shrinker {
   }
 
   void simplify() {
+    change([](Program& p) { p.enough = 0; });
     change([](Program& p) { p.net.loss_ppm = 0; });
     change([](Program& p) { p.net.duplicate_ppm = 0; });
     change([](Program& p) { p.net.reorder_ppm = p.net.reorder_ns = 0; });
