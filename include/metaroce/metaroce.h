@@ -230,7 +230,8 @@ MR_API mr_status mr_accept(mr_context *context, int64_t timeout_ns, mr_connectio
 MR_API mr_status mr_close(mr_context *context, mr_connection connection, uint32_t code);
 
 /* [context] The same, but the handle is gone at once: no completions and no event follow, and what
- * was posted is the caller's again. The peer is told as long as the context lives and is driven. */
+ * was posted is the caller's again. The peer is told as long as the context lives and is driven.
+ * Receives of a shared queue belong to no connection: those in use end with MR_FLUSHED. */
 MR_API mr_status mr_abort(mr_context *context, mr_connection connection, uint32_t code);
 
 /* [context] The group whose windows the peer of this connection may use; 0 at first. */
@@ -265,9 +266,12 @@ typedef struct mr_stream_options {
 MR_API mr_status mr_stream_set(mr_context *context, mr_connection connection, uint16_t stream,
                                const mr_stream_options *options);
 /* [context] Ends both directions of a stream at once: what is posted here ends with MR_FLUSHED, and
- * at the peer as well. Other streams go on. The number does not serve again. */
+ * so do the receives at the peer; of its requests the first that is refused ends with
+ * MR_PEER_FAILED, those behind it with MR_FLUSHED. Other streams go on. The number does not serve
+ * again. MR_FULL: no stream record is left to tell the peer with (setting max_streams). */
 MR_API mr_status mr_stream_reset(mr_context *context, mr_connection connection, uint16_t stream);
-/* [context] Takes no more work (MR_CLOSED); once all of it is done the peer's receives end. */
+/* [context] Takes no more work (mr_post: MR_CLOSED); once all of it is done the peer's receives end
+ * with MR_FLUSHED. MR_FULL as above. */
 MR_API mr_status mr_stream_drain(mr_context *context, mr_connection connection, uint16_t stream);
 
 typedef uint32_t mr_queue; /* receives for streams of several connections; never 0 for a real one */
@@ -364,8 +368,8 @@ typedef struct mr_completion {
 
 /* [context] Take as many as possible; *taken of them, in order. The status says why the next one
  * was not taken; MR_OK: all were. `each` is sizeof(mr_work), sizeof(mr_receive). Each request taken
- * gives one completion unless it says otherwise; they come in posting order per stream and
- * direction. */
+ * gives one completion unless it says otherwise. What is sent completes in posting order per
+ * stream; receives in the order of the messages, but for those the peer sent MR_WORK_UNORDERED. */
 MR_API mr_status mr_post(mr_context *context, const mr_work *work, size_t count, size_t each,
                          size_t *taken);
 MR_API mr_status mr_post_receive(mr_context *context, const mr_receive *receives, size_t count,

@@ -68,7 +68,8 @@ class Region {
   uint64_t address() const { return info_.address; }
   uint32_t key() const { return info_.key; }
   uint64_t length() const { return info_.length; }
-  /// MR_BUSY while work names it; the destructor ignores that, so poll completions before.
+  /// MR_BUSY while work names it or a window of it is open: the key stays good then, and the
+  /// destructor cannot say so. Poll completions, and end windows, before the memory goes.
   mr_status release() noexcept {
     if (context_ == nullptr) return MR_OK;
     const mr_status status = mr_region_deregister(context_, info_.region);

@@ -407,6 +407,10 @@ Status Endpoint::arm_shared_queue(uint32_t queue, uint32_t count) {
   return telemetry::status_of(tune({.what = Tune::What::kArmQueue, .a = queue, .b = count}));
 }
 
+uint32_t Endpoint::shared_queue_length(uint32_t queue) const {
+  return engine_->shared_queue_length(queue);
+}
+
 Status Endpoint::set_domain(ConnectionHandle connection, uint32_t domain) {
   return telemetry::status_of(
       tune({.what = Tune::What::kDomain, .connection = connection, .a = domain}));

@@ -129,6 +129,8 @@ class Endpoint {
   Expected<uint32_t, Status> create_shared_queue();
   Status destroy_shared_queue(uint32_t queue);
   Status arm_shared_queue(uint32_t queue, uint32_t count);
+  /// Receives that no message has taken.
+  uint32_t shared_queue_length(uint32_t queue) const;
   Status set_stream_options(ConnectionHandle connection, uint16_t stream,
                             const engine::StreamOptions& options);
   Status reset_stream(ConnectionHandle connection, uint16_t stream);

@@ -105,8 +105,8 @@ class Connection final : public path::Listener, private message::OperationHost {
   void close(Time now, uint32_t code);
   Status set_stream_options(uint16_t stream, const message::StreamOptions& options);
   /// Both directions of the stream end: what is posted is flushed, the peer is told (MR-MSG-006).
-  void reset_stream(uint16_t stream);
-  void drain_stream(uint16_t stream);
+  Status reset_stream(uint16_t stream);
+  Status drain_stream(uint16_t stream);
   bool reopen_stream(uint16_t stream);
   void set_domain(memory::Domain domain) { domain_ = domain; }
   void on_queue_filled(uint16_t stream);

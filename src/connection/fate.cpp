@@ -41,8 +41,7 @@ void Connection::on_ack(Time now, const RxPacket& rx) {
   }
   // MR-ACK-032: limits from ACKs that are far behind say nothing.
   if (seq_gt(ack.f.counter, highest_ack_counter_)) highest_ack_counter_ = ack.f.counter;
-  if (highest_ack_counter_ - ack.f.counter <= 4096 &&
-      sender_.on_limit16(ack.f.stream, ack.f.limit)) {
+  if (highest_ack_counter_ - ack.f.counter <= 4096 && sender_.on_limit16(ack)) {
     completions_hint_ = true;
   }
   if (outcome.padded_acked > 0) on_padded_acked(now, slot, outcome.padded_acked);

@@ -84,24 +84,27 @@ void Connection::send_response_errors() {
 }
 
 Status Connection::set_stream_options(uint16_t stream, const message::StreamOptions& options) {
-  const Status status = receiver_.set_options(stream, options);
+  // Both directions, or neither.
+  Status status = sender_.may_set_options(stream, options);
+  if (status == Status::kOk) status = receiver_.set_options(stream, options);
   return status == Status::kOk ? sender_.set_options(stream, options) : status;
 }
 
-void Connection::reset_stream(uint16_t stream) {
+Status Connection::reset_stream(uint16_t stream) {
   wake();
   completions_hint_ = true;
-  sender_.reset(stream);
+  const Status sends = sender_.reset(stream);
   resetting_ = true;
-  receiver_.close(stream);
+  const Status receives = receiver_.close(stream);
   resetting_ = false;
   sender_.drop_responses(stream, Refusal::kStreamClosed);
   void_stream(stream);
+  return sends != Status::kOk ? sends : receives;
 }
 
-void Connection::drain_stream(uint16_t stream) {
+Status Connection::drain_stream(uint16_t stream) {
   wake();
-  sender_.drain(stream);
+  return sender_.drain(stream);
 }
 
 bool Connection::reopen_stream(uint16_t stream) {

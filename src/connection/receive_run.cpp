@@ -49,6 +49,7 @@ bool Connection::continue_run(const RxPacket& rx, Placement& placement) {
   placement.region = run_.target.region;
   placement.offset = run_.target.offset;
   placement.address = run_.target.address;
+  placement.rest = {};  // the caller's array is used again and again
   ++run_.seq;
   ++run_.cpsn;
   run_.offset += length;

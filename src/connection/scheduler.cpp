@@ -67,7 +67,7 @@ void Connection::send_setup(RunWriter& writer, std::span<const std::byte> bytes,
 }
 
 void Connection::transmit_setup(Time now, RunWriter& writer) {
-  if (hello_due_) {
+  if (hello_due_ && !writer.full()) {
     hello_due_ = false;
     ++hello_count_;
     setup_sent_at_ = earlier(setup_sent_at_, now);
@@ -77,7 +77,7 @@ void Connection::transmit_setup(Time now, RunWriter& writer) {
       if (peer_[p].family != 0) send_setup(writer, hello_bytes_, p, peer_[p]);
     }
   }
-  if (accept_due_) {
+  if (accept_due_ && !writer.full()) {
     accept_due_ = false;
     ++hello_count_;
     setup_credit_ -= std::min(setup_credit_, static_cast<uint32_t>(accept_bytes_.size()));
@@ -284,7 +284,7 @@ void Connection::send_credit_probe(Time now, RunWriter& writer) {
     PathSlot& slot = *paths_[next_path_hint_++ % tx_paths_];
     if (!slot.tx.is_good() || !slot.tx.can_probe(now, *this)) continue;
     if (!send_probe(now, writer, slot, 0, stream)) break;
-    sender_.note_asked(stream);
+    sender_.note_asked(stream, slot.tx.id, slot.tx.next_seq() - 1);
     const uint16_t asked = stream;
     if (!sender_.credit_blocked(stream) || stream == asked) break;
   }

@@ -30,20 +30,20 @@ Status Engine::reset_stream(Time now, ConnectionHandle handle, uint16_t stream) 
   impl_->shared_.telemetry.set_time(now);
   Connection* c = impl_->find(handle);
   if (c == nullptr) return Status::kUnknownHandle;
-  c->reset_stream(stream);
+  const Status status = c->reset_stream(stream);
   impl_->touch(handle >> 16);
   impl_->settle_touched();
-  return Status::kOk;
+  return status;
 }
 
 Status Engine::drain_stream(Time now, ConnectionHandle handle, uint16_t stream) {
   impl_->shared_.telemetry.set_time(now);
   Connection* c = impl_->find(handle);
   if (c == nullptr) return Status::kUnknownHandle;
-  c->drain_stream(stream);
+  const Status status = c->drain_stream(stream);
   impl_->touch(handle >> 16);
   impl_->settle_touched();
-  return Status::kOk;
+  return status;
 }
 
 Status Engine::reopen_stream(ConnectionHandle handle, uint16_t stream) {

@@ -396,9 +396,11 @@ class Engine::Impl {
       used += n;
       note_done(index);
       // It may have more; scattered payloads may have used up their space.
-      if (n == rest.size() || shared_.sends.gather().scarce()) make_ready(index);
+      const bool scarce = shared_.sends.gather().scarce();
+      if (n == rest.size() || scarce) make_ready(index);
       c->update_deadline(now);
       deadlines_.set(index, c->deadline());
+      if (scarce) break;  // the others come first in the next call, with all the space
     }
     count_sent(runs.first(used));
     return used;

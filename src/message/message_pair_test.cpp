@@ -236,7 +236,10 @@ class World {
   void tell_limit(uint16_t stream) {
     const uint32_t limit = receiver_.limit(stream);
     if (rng_.chance(50 * kPercent)) {
-      sender_.on_limit16(stream, static_cast<uint16_t>(limit));
+      wire::AckPacket ack;
+      ack.f.stream = stream;
+      ack.f.limit = static_cast<uint16_t>(limit);
+      sender_.on_limit16(ack);
     } else {
       sender_.on_limit(stream, limit);
     }

@@ -54,6 +54,15 @@ void Sender::no_longer_outstanding(SendRecord& r) {
   }
 }
 
+/// A request of the stream that went out and has not ended. Only these are looked at, however much
+/// is posted behind them: the peer chooses the number.
+uint32_t Sender::find_unfinished(const SendStream& s, uint32_t msn) const {
+  uint32_t i = s.head;
+  if (i == kNoIndex || msn - pools_.sends()[i].msn >= span_) return kNoIndex;
+  while (i != kNoIndex && pools_.sends()[i].msn != msn) i = pools_.sends()[i].next;
+  return i;
+}
+
 ResponseAdmission Sender::admit_response(const wire::DataPacket& d) const {
   ResponseAdmission a;
   a.reason = wire::Refusal::kStreamClosed;
@@ -63,9 +72,7 @@ ResponseAdmission Sender::admit_response(const wire::DataPacket& d) const {
   uint32_t send = cached_answer_;
   if (send == kNoIndex || pools_.sends()[send].stream != index ||
       pools_.sends()[send].msn != d.msn) {
-    // What is outstanding is within the span of unfinished messages: a short walk.
-    send = s.head;
-    while (send != kNoIndex && pools_.sends()[send].msn != d.msn) send = pools_.sends()[send].next;
+    send = find_unfinished(s, d.msn);
     if (send == kNoIndex) return a;
     cached_answer_ = send;
   }
@@ -111,13 +118,11 @@ void Sender::on_response_error(uint16_t stream, uint32_t msn, wire::Refusal reas
   const uint32_t index = find_stream(stream);
   if (index == kNoIndex) return;
   const SendStream& s = pools_.streams()[index];
-  for (uint32_t i = s.head; i != kNoIndex; i = pools_.sends()[i].next) {
-    SendRecord& r = pools_.sends()[i];
-    if (r.msn != msn) continue;
-    if (!r.outstanding || !r.awaits || (s.failed && seq_ge(msn, s.fail_msn))) return;
-    fail(i, status_of(reason));
-    return;
-  }
+  const uint32_t i = find_unfinished(s, msn);
+  if (i == kNoIndex) return;
+  const SendRecord& r = pools_.sends()[i];
+  if (!r.outstanding || !r.awaits || (s.failed && seq_ge(msn, s.fail_msn))) return;
+  fail(i, status_of(reason));
 }
 
 // --- what the peer asks for ---
@@ -129,6 +134,9 @@ uint32_t Sender::find_responses(uint16_t id) const {
 bool Sender::can_accept_request(uint16_t stream, bool parked) const {
   const uint32_t all = pools_.max_pending + pools_.max_responses;
   if (dead_ || pools_.responses >= all) return false;
+  // MR-MSG-065: an answer takes its place until the peer has acknowledged it, so an honest peer may
+  // be a little above what it may ask.
+  if (answers_ >= 2 * max_asked_) return false;
   const uint32_t index = find_responses(stream);
   if (index == kNoIndex &&
       pools_.streams().available() <= pools_.max_streams - pools_.streams_used) {
@@ -154,6 +162,7 @@ uint32_t Sender::accept_request(const wire::DataPacket& d, bool parked) {
   SendStream& s = pools_.streams()[index];
   SendRecord& r = pools_.sends()[i];
   ++pools_.responses;
+  ++answers_;
   ++s.operations;
   if (parked) {
     ++s.parked;
@@ -238,6 +247,7 @@ void Sender::drop_operation(uint32_t i) {
   }
   --s.operations;
   --pools_.responses;
+  --answers_;
   release(i);
   settle_responses(index);
 }

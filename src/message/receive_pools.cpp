@@ -151,6 +151,7 @@ Status Receiver::set_options(uint16_t stream, const StreamOptions& options) {
     ++q->streams;
     s.queue = options.shared_queue;
   }
+  if (s.in_order != options.in_order && s.open_count != 0) return Status::kInvalid;
   s.in_order = options.in_order;
   return Status::kOk;
 }

@@ -155,9 +155,8 @@ uint32_t Receiver::limit(uint16_t stream) const {
   // Of a shared queue every stream may take all there is; who comes late is refused and asks again.
   ReceiveStream& told = pools_.streams()[index];
   if (s.closed) return told.told;
-  const uint32_t most =
-      s.queue != 0 ? s.used + std::min(pools_.queue(s.queue)->count, kMostShared)
-                   : s.completed + std::min(s.posted - s.completed, kMostAhead);
+  const uint32_t most = s.queue != 0 ? s.used + std::min(pools_.queue(s.queue)->count, kMostShared)
+                                     : s.completed + std::min(s.posted - s.completed, kMostAhead);
   if (seq_gt(most, told.told)) told.told = most;
   return most;
 }
@@ -499,13 +498,15 @@ void Receiver::on_reset(uint16_t stream, uint32_t final_msn) {
   if (!s.closed) close_stream(index, Status::kFlushed);
 }
 
-void Receiver::close(uint16_t stream) {
+Status Receiver::close(uint16_t stream) {
   const uint32_t index = get_stream(stream);
-  if (index == kNoIndex || pools_.streams()[index].closed) return;
+  if (index == kNoIndex) return Status::kFull;
+  if (pools_.streams()[index].closed) return Status::kOk;
   close_stream(index, Status::kFlushed);
   // Who waits for credit may send one more: its refusal tells that the stream is closed.
   ++pools_.streams()[index].told;
   if (!dead_) add_news(index);
+  return Status::kOk;
 }
 
 bool Receiver::reopen(uint16_t stream) {
@@ -521,6 +522,7 @@ bool Receiver::reopen(uint16_t stream) {
 
 void Receiver::note_starved(uint32_t index) {
   ReceiveStream& s = pools_.streams()[index];
+  if (s.closed) return;  // a probe that was under way; nothing would take it off the list again
   s.starved = true;
   if (s.queue == 0 || s.queued) return;
   s.queued = true;

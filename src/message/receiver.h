@@ -147,7 +147,7 @@ class Receiver {
   /// else of the stream is dropped, posted receives are flushed. Idempotent.
   void on_reset(uint16_t stream, uint32_t final_msn);
   /// Ends the stream from this side: what is posted is flushed, what comes is refused.
-  void close(uint16_t stream);
+  Status close(uint16_t stream);
   /// The stream is as new from that MSN on (MR-MSG-007); false unless it was closed.
   bool reopen(uint16_t stream);
 

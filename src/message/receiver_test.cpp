@@ -80,6 +80,19 @@ TEST_F(ReceiverTest, CompletesInMsnOrder) {
   EXPECT_EQ(pools.messages().used(), 0u);
 }
 
+TEST_F(ReceiverTest, AClosedStreamStarvesForNothing) {
+  const uint32_t queue = *pools.create_queue();
+  {
+    Receiver other(pools, settings, 0x20002);
+    ASSERT_EQ(other.set_options(7, {.shared_queue = queue}), Status::kOk);
+    other.on_reset(7, 0);
+    other.on_credit_asked(7);  // a probe that was under way
+  }
+  ConnectionHandle connection = 0;
+  uint16_t stream = 0;
+  EXPECT_FALSE(pools.take_starved(queue, connection, stream));
+}
+
 TEST_F(ReceiverTest, SendGoesToItsBuffer) {
   post(1);
   const Admission a = receiver.admit(packet(Opcode::kSend, 0, 40, 10, false, 0));

@@ -190,16 +190,14 @@ bool Sender::comes_before(const SendRecord& r, const RetryRecord& retry,
 
 /// The receiver was asked often enough. It is not told: nothing of it is wrong, and what it posts
 /// stays posted.
-void Sender::fail_not_ready(uint32_t send) {
-  fail(send, Status::kNotReady);
-}
+void Sender::fail_not_ready(uint32_t send) { fail(send, Status::kNotReady); }
 
 /// The request and all later ones of its stream are over; earlier ones go on.
 void Sender::fail(uint32_t send, Status status) {
   SendRecord& r = pools_.sends()[send];
   SendStream& s = pools_.streams()[r.stream];
   r.status = status;
-  s.failed = true;  // only this stream: MR-MSG-004, MR-MSG-005
+  s.failed = true;                               // only this stream: MR-MSG-004, MR-MSG-005
   s.silent_reset = status == Status::kNotReady;  // the last one decides what the peer is told
   s.fail_msn = r.msn;
   drop_unsent(s);
@@ -251,39 +249,54 @@ void Sender::drop_retries_of(SendStream& s, uint32_t send) {
   }
 }
 
+Status Sender::may_set_options(uint16_t stream, const StreamOptions& options) const {
+  const uint32_t index = find_stream(stream);
+  if (index == kNoIndex) return pools_.streams().available() == 0 ? Status::kFull : Status::kOk;
+  const SendStream& s = pools_.streams()[index];
+  return s.in_order != options.in_order && s.head != kNoIndex ? Status::kInvalid : Status::kOk;
+}
+
 Status Sender::set_options(uint16_t stream, const StreamOptions& options) {
   uint32_t index = find_stream(stream);
   if (index == kNoIndex) index = make_stream(stream);
   if (index == kNoIndex) return Status::kFull;
   SendStream& s = pools_.streams()[index];
   s.rnr_retry = std::min(options.rnr_retry, kRetryForEver);
-  if (s.head == kNoIndex) s.in_order = options.in_order;
+  s.in_order = options.in_order;
   return Status::kOk;
 }
 
-void Sender::drain(uint16_t stream) {
-  const uint32_t index = find_stream(stream);
-  if (index == kNoIndex) return;
-  pools_.streams()[index].draining = true;
-  advance(index);
-}
-
-void Sender::reset(uint16_t stream) {
+Status Sender::drain(uint16_t stream) {
   uint32_t index = find_stream(stream);
   if (index == kNoIndex) index = make_stream(stream);
-  if (index == kNoIndex) return;
+  if (index == kNoIndex) return Status::kFull;
+  SendStream& s = pools_.streams()[index];
+  s.draining = true;
+  s.silent_reset = false;
+  advance(index);
+  return Status::kOk;
+}
+
+Status Sender::reset(uint16_t stream) {
+  uint32_t index = find_stream(stream);
+  if (index == kNoIndex) index = make_stream(stream);
+  if (index == kNoIndex) return Status::kFull;
   SendStream& s = pools_.streams()[index];
   s.silent_reset = false;
   // Those before one that failed already go no further either.
   const bool goes_on =
       s.head != kNoIndex && !(s.failed && seq_ge(pools_.sends()[s.head].msn, s.fail_msn));
-  if (goes_on) return fail(s.head, Status::kFlushed);
+  if (goes_on) {
+    fail(s.head, Status::kFlushed);
+    return Status::kOk;
+  }
   if (!s.failed) {
     s.failed = s.error_given = true;
     s.fail_msn = s.next_msn;
   }
   advance(index);
   refresh(index);
+  return Status::kOk;
 }
 
 void Sender::on_reset_accepted(uint16_t stream) {

@@ -112,8 +112,10 @@ struct SendStream {
   uint8_t rnr_tries = 0;
   bool responses = false;  ///< carries the responses of a stream, in their own message space
   bool in_order = false;
-  bool waiting = false;       ///< in the list of streams that wait for fewer outstanding operations
-  bool asked = false;         ///< a credit probe names it and was not answered yet
+  bool waiting = false;    ///< in the list of streams that wait for fewer outstanding operations
+  bool asked = false;      ///< a credit probe names it and was not answered yet
+  uint8_t asked_path = 0;  ///< of that probe
+  uint32_t asked_seq = 0;
   bool draining = false;      ///< takes no requests any more; RESET follows the last one
   bool silent_reset = false;  ///< it failed, and the peer is not told (the receiver was not ready)
   bool active = false;        ///< in the list of streams that have something to take

@@ -90,7 +90,10 @@ SendPools::SendPools(const Settings& settings)
 SendPools::~SendPools() = default;
 
 Sender::Sender(SendPools& pools, const Settings& settings, ConnectionHandle connection)
-    : pools_(pools), connection_(connection), span_(settings.message_span) {}
+    : pools_(pools),
+      connection_(connection),
+      span_(settings.message_span),
+      max_asked_(settings.max_outstanding) {}
 
 Sender::~Sender() {
   fail_all(Status::kClosed);
@@ -214,7 +217,7 @@ Status Sender::post(const WorkRequest& request, Time now) {
   if (index == kNoIndex) index = make_stream(request.stream);
   if (index == kNoIndex) return Status::kFull;
   SendStream& stream = pools_.streams()[index];
-  if (stream.draining && !stream.failed) return Status::kClosed;
+  if (stream.draining) return Status::kClosed;
   const uint32_t send = pools_.sends().allocate();
   SendRecord& r = pools_.sends()[send];
   const Status memory = take_memory(request, r);
@@ -575,9 +578,13 @@ void Sender::settle(uint32_t send) {
   if (s.responses) settle_responses(index);
 }
 
-void Sender::note_asked(uint16_t stream) {
+void Sender::note_asked(uint16_t stream, uint8_t path, uint32_t seq) {
   const uint32_t index = find_stream(stream);
-  if (index != kNoIndex) pools_.streams()[index].asked = true;
+  if (index == kNoIndex) return;
+  SendStream& s = pools_.streams()[index];
+  s.asked = true;
+  s.asked_path = path;
+  s.asked_seq = seq;
 }
 
 bool Sender::oldest(Time now, uint64_t& id, uint32_t& age_ms) const {
@@ -655,12 +662,14 @@ void Sender::finish(SendStream& s, Status status) {
   if (s.head == kNoIndex) s.tail = kNoIndex;
   if (s.responses) {
     --pools_.responses;
+    --answers_;
     --s.operations;
     --unfinished_;
     release(send);
     return;
   }
   if (r.outstanding) no_longer_outstanding(r);
+  if (cached_answer_ == send) cached_answer_ = kNoIndex;  // its number may come again
   --unfinished_;
   if (!r.signalled && status == Status::kOk) {
     --pools_.posted;
@@ -697,8 +706,9 @@ size_t Sender::poll(std::span<Completion> out) {
   return n;
 }
 
-bool Sender::on_limit16(uint16_t stream, uint16_t low) {
-  const uint32_t index = find_stream(stream);
+bool Sender::on_limit16(const wire::AckPacket& ack) {
+  const uint16_t low = ack.f.limit;
+  const uint32_t index = find_stream(ack.f.stream);
   if (index == kNoIndex) return false;
   SendStream& s = pools_.streams()[index];
   const auto rise = static_cast<int16_t>(static_cast<uint16_t>(low - s.limit));  // MR-ACK-031
@@ -706,8 +716,10 @@ bool Sender::on_limit16(uint16_t stream, uint16_t low) {
     raise_limit(index, s.limit + static_cast<uint32_t>(rise));
     return false;
   }
-  // MR-MSG-061: it was asked for credit and has none.
-  if (!s.asked || !s.blocked) return false;
+  // MR-MSG-061: it was asked for credit and has none. An ACK from before that says nothing.
+  if (!s.asked || !s.blocked || ack.f.path != s.asked_path) return false;
+  const int32_t ahead = seq_diff(s.asked_seq, ack.f.base);
+  if (ahead >= 0 && (ahead > 255 || !ack.map.test(static_cast<uint32_t>(ahead)))) return false;
   s.asked = false;
   if (s.rnr_retry == kRetryForEver || s.rnr_tries++ < s.rnr_retry) return false;
   fail_not_ready(s.cut);

@@ -13,6 +13,7 @@
 #include "message/gather.h"
 #include "message/index_list.h"
 #include "message/work.h"
+#include "wire/ack_packet.h"
 #include "wire/data_packet.h"
 
 namespace metaroce::message {
@@ -105,12 +106,14 @@ class Sender {
 
   /// Reads and atomics we may have outstanding (MR-MSG-044).
   void set_peer_outstanding(uint32_t count);
-  /// kFull: no stream record left. What is posted already keeps the options it was posted with.
+  /// kFull: no stream record left; kInvalid: the order cannot change while something is posted.
+  Status may_set_options(uint16_t stream, const StreamOptions& options) const;
   Status set_options(uint16_t stream, const StreamOptions& options);
-  /// No request is taken any more; when the last one is accepted, RESET follows.
-  void drain(uint16_t stream);
+  /// No request is taken any more; when the last one is accepted, RESET follows. kFull: no stream
+  /// record left.
+  Status drain(uint16_t stream);
   /// Ends what is posted with kFlushed, as soon as its fragments are decided; RESET follows.
-  void reset(uint16_t stream);
+  Status reset(uint16_t stream);
   /// The peer accepted our RESET of the stream.
   void on_reset_accepted(uint16_t stream);
   /// The stream is as new, with the numbers it had (MR-MSG-007); false while anything of its past
@@ -153,10 +156,10 @@ class Sender {
   /// kNotReady backs off the whole stream, not the others; kUnknown is retried after `delay`.
   void on_refused(Time now, const Fragment& fragment, wire::Refusal reason, Duration delay);
 
-  /// Absolute receive limit of a stream, low 16 bits from an ACK or 32 bits from CREDIT; serial
+  /// Absolute receive limit of a stream, low 16 bits in an ACK or 32 bits from CREDIT; serial
   /// maximum. Unknown streams are remembered only if they were posted to.
   /// True: a request ended for want of a receive.
-  bool on_limit16(uint16_t stream, uint16_t low);
+  bool on_limit16(const wire::AckPacket& ack);
   void on_limit(uint16_t stream, uint32_t limit);
 
   // --- responses of the peer to our Reads and atomics (operations.cpp) ---
@@ -197,7 +200,7 @@ class Sender {
   bool credit_blocked(uint16_t& stream) const;
 
   /// A probe that asks for the stream's credit went out.
-  void note_asked(uint16_t stream);
+  void note_asked(uint16_t stream, uint8_t path, uint32_t seq);
 
   /// A stream that failed and whose peer must be told (RESET): the final MSN; one call each.
   bool next_reset(uint16_t& stream, uint32_t& final_msn);
@@ -253,6 +256,7 @@ class Sender {
   size_t cut_pieces(uint32_t send, uint32_t& begin, uint32_t end, uint32_t payload, bool range,
                     std::span<Fragment> out);
   void settle(uint32_t send);
+  uint32_t find_unfinished(const SendStream& stream, uint32_t msn) const;
   bool advance(uint32_t index);
   void note_known(SendStream& stream, const SendRecord& record);
   void finish(SendStream& stream, Status status);
@@ -270,6 +274,8 @@ class Sender {
   SendPools& pools_;
   ConnectionHandle connection_;
   uint32_t span_;
+  uint32_t max_asked_;    ///< Reads and atomics the peer may have outstanding
+  uint32_t answers_ = 0;  ///< to what it asked, parked ones included
   uint32_t last_payload_ = 0;
   ListEnds active_;           ///< streams with something to take now, in turn order
   ListEnds timed_;            ///< streams that wait, sorted by SendStream::wake

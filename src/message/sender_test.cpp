@@ -37,6 +37,15 @@ struct SenderTest : ::testing::Test {
     out.resize(sender.take(now, payload, out));
     return out;
   }
+  /// An ACK of path 1 with this base and no map, that tells the stream's limit.
+  bool limit16(uint16_t stream, uint16_t low, uint32_t base = 100) {
+    wire::AckPacket ack;
+    ack.f.path = 1;
+    ack.f.base = base;
+    ack.f.stream = stream;
+    ack.f.limit = low;
+    return sender.on_limit16(ack);
+  }
   wire::DataPacket header(const Fragment& f) {
     wire::DataPacket p;
     sender.describe(f, p);
@@ -156,24 +165,24 @@ TEST_F(SenderTest, BlockedSendHoldsItsStreamOnly) {
   uint16_t stream = 0;
   ASSERT_TRUE(sender.credit_blocked(stream));
   EXPECT_EQ(stream, 1);
-  sender.on_limit16(1, 1);
+  limit16(1, 1);
   EXPECT_FALSE(sender.credit_blocked(stream));
   EXPECT_EQ(header(take()[0]).msn, 0u);
   EXPECT_EQ(header(take()[0]).msn, 1u);
   sender.on_limit(1, 0);  // never lowers
-  sender.on_limit16(1, 0);
+  limit16(1, 0);
   post(4, Operation::kSend, 10, 1);
   EXPECT_FALSE(sender.ready(now));
-  sender.on_limit16(1, 2);
+  limit16(1, 2);
   EXPECT_TRUE(sender.ready(now));
 }
 
 TEST_F(SenderTest, LowHalfOfTheLimitWraps) {
   post(1, Operation::kSend, 1);
   sender.on_limit(0, 0xFFFF);
-  sender.on_limit16(0, 3);
+  limit16(0, 3);
   EXPECT_EQ(pools.streams()[0].limit, 0x10003u);
-  sender.on_limit16(0, 0xFFFF);  // an old ACK
+  limit16(0, 0xFFFF);  // an old ACK
   EXPECT_EQ(pools.streams()[0].limit, 0x10003u);
 }
 
@@ -222,6 +231,83 @@ TEST_F(SenderTest, NotReadyEndsWithNewCredit) {
   EXPECT_EQ(sender.stream_of(take()[0]), 1);
 }
 
+TEST_F(SenderTest, OnlyTheAnswerToACreditProbeCountsAsATry) {
+  MR_COVERS("MR-MSG-061");
+  ASSERT_EQ(sender.set_options(1, {.rnr_retry = 0}), Status::kOk);
+  post(1, Operation::kSend, 10, 1);
+  EXPECT_FALSE(sender.ready(now));
+  sender.note_asked(1, 1, 100);
+  EXPECT_FALSE(limit16(1, 0, 100)) << "sent before the probe, whose sequence is 100, was there";
+  wire::AckPacket other;
+  other.f = {.path = 2, .base = 5000, .stream = 1, .limit = 0};
+  EXPECT_FALSE(sender.on_limit16(other)) << "of another path";
+  EXPECT_EQ(sender.poll(done), 0u);
+  EXPECT_TRUE(limit16(1, 0, 101));
+  ASSERT_EQ(sender.poll(done), 1u);
+  EXPECT_EQ(done[0].status, Status::kNotReady);
+}
+
+TEST_F(SenderTest, ADrainedStreamTellsItsPeerWhateverItSentBefore) {
+  MR_COVERS("MR-MSG-006");
+  uint16_t stream = 0;
+  uint32_t final_msn = 9;
+  ASSERT_EQ(sender.drain(3), Status::kOk);  // nothing was ever posted
+  EXPECT_EQ(post(1, Operation::kWrite, 10, 3), Status::kClosed);
+  ASSERT_TRUE(sender.next_reset(stream, final_msn));
+  EXPECT_EQ(stream, 3);
+  EXPECT_EQ(final_msn, 0u);
+  EXPECT_EQ(post(1, Operation::kWrite, 10, 3), Status::kClosed) << "also when all is done";
+
+  ASSERT_EQ(sender.set_options(4, {.rnr_retry = 0}), Status::kOk);
+  post(2, Operation::kSend, 10, 4);
+  EXPECT_FALSE(sender.ready(now));
+  sender.note_asked(4, 1, 7);
+  EXPECT_TRUE(limit16(4, 0));
+  EXPECT_FALSE(sender.next_reset(stream, final_msn)) << "the receives of the peer stay posted";
+  ASSERT_EQ(sender.drain(4), Status::kOk);
+  ASSERT_TRUE(sender.next_reset(stream, final_msn));
+  EXPECT_EQ(stream, 4);
+}
+
+TEST_F(SenderTest, TheOrderOfAStreamDoesNotChangeUnderItsRequests) {
+  post(1, Operation::kWrite, 10, 2);
+  EXPECT_EQ(sender.may_set_options(2, {.in_order = true}), Status::kInvalid);
+  EXPECT_EQ(sender.may_set_options(2, {.rnr_retry = 3}), Status::kOk);
+  EXPECT_EQ(sender.may_set_options(5, {.in_order = true}), Status::kOk);
+}
+
+TEST_F(SenderTest, AnswersAreForRequestsThatAreOut) {
+  MR_COVERS("MR-MSG-045");
+  wire::DataPacket answer;
+  answer.opcode = wire::Opcode::kReadResponse;
+  answer.payload_length = 10;
+  answer.message_flags = wire::message_flag::kFirst | wire::message_flag::kLast;
+  for (uint64_t id = 0; id < 2; ++id) post(id, Operation::kRead, 10);
+  take();
+  take();
+  for (const uint32_t msn : {2u, settings.message_span, 0x8000'0000u, 0xFFFF'FFFFu}) {
+    answer.msn = msn;
+    EXPECT_FALSE(sender.admit_response(answer).accepted) << msn;
+  }
+  answer.msn = 1;
+  EXPECT_TRUE(sender.admit_response(answer).accepted);
+  // What ended is forgotten, though its number comes again in the stream's next life.
+  ASSERT_EQ(sender.reset(0), Status::kOk);
+  answer.msn = 1;
+  EXPECT_FALSE(sender.admit_response(answer).accepted);
+}
+
+TEST_F(SenderTest, AResponderServesNoPeerBeyondItsShare) {
+  MR_COVERS("MR-MSG-065");
+  wire::DataPacket read;
+  read.opcode = wire::Opcode::kReadRequest;
+  uint32_t held = 0;
+  while (held < pools.max_responses && sender.accept_request(read, false) != kNoIndex) ++held;
+  EXPECT_EQ(held, 2 * settings.max_outstanding);
+  Sender another(pools, settings, 0x20002);
+  EXPECT_TRUE(another.can_accept_request(0, false));
+}
+
 TEST_F(SenderTest, StreamNotReadyWaitsDespiteCredit) {
   post(1, Operation::kSend, 10);
   sender.on_limit(0, 1);
@@ -268,7 +354,7 @@ TEST_F(SenderTest, FatalRefusalNamesTheCauseOnce) {
   EXPECT_EQ(header(retry[0]).msn, 0u);
   sender.on_accepted(retry[0].send);
   EXPECT_FALSE(sender.next_reset(stream, final_msn));  // MR-MSG-064: the fate of others is open
-  ASSERT_EQ(sender.poll(done), 1u);  // the driver may still read the second
+  ASSERT_EQ(sender.poll(done), 1u);                    // the driver may still read the second
   sender.on_accepted(third[0].send);
   sender.on_accepted(third[1].send);
   EXPECT_FALSE(sender.next_reset(stream, final_msn));

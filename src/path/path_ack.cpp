@@ -64,7 +64,8 @@ bool PathSender::settle_in_order(Time now, const wire::AckPacket& ack, Listener&
   if (count == 0 || count > kMapBits || ack.map.any() || (w.lost | w.gap).any()) return false;
   const Bitmap256 range = Bitmap256::range(una, count);
   if (!((w.outstanding & range) == range)) return false;
-  for (uint32_t n = 0; n < count;) {
+  // The answer to CLOSE may be among them: the path is closed then, and what is left was lost.
+  for (uint32_t n = 0; n < count && state_ != State::kClosed;) {
     n += settle_run(now, una + n, count - n, listener, out);  // MR-CPSN-016
   }
   out.answered = true;
@@ -104,7 +105,6 @@ void PathSender::settle(Time now, const Bitmap256& newly, const Bitmap256& refus
       const uint32_t seq = una + static_cast<uint32_t>(word * 64 + at);
       uint32_t done = 1;
       const int usual = std::countr_one(plain.raw(word) >> at);
-      // The answer to CLOSE may be among them: the path is closed then, and the rest was lost.
       if (usual > 0 && settings_->whole_runs != 0 && state_ != State::kClosed) {
         done = settle_run(now, seq, static_cast<uint32_t>(usual), listener, out);
       } else {
@@ -123,6 +123,7 @@ void PathSender::settle_one(Time now, uint32_t seq, bool refused, Listener& list
   SentWindow& w = window_records();
   const SentRecord r = w.records[seq & 255];
   const bool was_lost = w.lost.test(seq);
+  if (!was_lost && !w.outstanding.test(seq)) return;  // given up when the path closed
   if (w.gap.test(seq)) note_lateness(now, r.gap, was_lost);
   w.gap.clear(seq);
   if (was_lost) {

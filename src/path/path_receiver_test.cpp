@@ -156,7 +156,7 @@ TEST(PathReceiver, TheReasonIsThatOfTheHighestRefusedSequence) {
   r.take(3, 3, true);
   EXPECT_EQ(r.ack().f.reason, wire::Refusal::kKey);
   // A refused copy that another path brought first has no reason here.
-  r.take(6, 0, true);
+  r.take(6, 6, true);
   const wire::AckPacket ack = r.ack();
   ASSERT_TRUE(ack.is_long);
   EXPECT_EQ(ack.f.reason, wire::Refusal::kUnknown);

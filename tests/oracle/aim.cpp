@@ -85,6 +85,9 @@ Runner::Went Runner::post(const Step& step) {
   inlined_.fill(std::byte{0xEE});  // what was copied is ours again
   if (taken == 1) {
     ++out_.operations;
+    if (model_.direction(s, step.stream).drained) {
+      model_.differ(fmt::format("step {} is taken by a drained stream", step.id));
+    }
     model_.posted(s, r);
   } else {
     judge_refusal(s, r, status);
@@ -389,7 +392,7 @@ void Runner::judge_refusal(uint32_t s, const Request& r, Status status) {
            (r.copied && m.open_copies >= l.copies);
   };
   const bool fine = (status == Status::kFull && full()) ||
-                    (status == Status::kClosed && d.draining) ||
+                    (status == Status::kClosed && d.drained) ||
                     ((status == Status::kNotConnected || status == Status::kUnknownHandle) &&
                      pair_->lost(static_cast<int>(s)));
   if (!fine) {

@@ -68,7 +68,9 @@ void Model::posted(uint32_t s, const Request& request) {
     sides_[1 - s].shared[r.range].adds.push_back(index);
   }
   if (r.step.kind == StepKind::kSendInv && r.mortal >= 0) {
-    ++sides_[1 - s].mortals[static_cast<size_t>(r.mortal)].ended_by;
+    Mortal& mortal = sides_[1 - s].mortals[static_cast<size_t>(r.mortal)];
+    ++mortal.ended_by;
+    mortal.enders.push_back(index);
   }
   if (tracing) {
     trace += fmt::format("{:9} {} posts {} n={} must={}\n", now_ns, s == 0 ? 'a' : 'b', name(s, r),
@@ -271,7 +273,8 @@ Model::Verdict Model::first_failure(uint32_t s, const Request& r, const Directio
   if (r.mortal >= 0 && status == Status::kAccess) {
     const Mortal& m = peer.mortals[static_cast<size_t>(r.mortal)];
     const bool ends_key = r.step.kind == StepKind::kSendInv;
-    if (m.dead || m.ended_by > (ends_key ? 1u : 0u)) {
+    const bool early = r.is_write() && !may_end_before(s, r, m);
+    if (!early && (m.dead || m.ended_by > (ends_key ? 1u : 0u))) {
       return {true, r.step.fault == Fault::kMortal ? Cause::kMortal : Cause::kWindow};
     }
   }
@@ -286,6 +289,16 @@ Model::Verdict Model::first_failure(uint32_t s, const Request& r, const Directio
   }
   if (status == Status::kNotReady && plan.rnr[s] < 7) return {true, Cause::kNoReceive};
   return {};
+}
+
+/// A SEND_INV of the same stream ends its key after all that was posted before it is placed.
+bool Model::may_end_before(uint32_t s, const Request& r, const Mortal& m) const {
+  if (m.removed) return true;
+  const auto index = static_cast<uint32_t>(&r - sides_[s].requests.data());
+  return std::any_of(m.enders.begin(), m.enders.end(), [&](uint32_t i) {
+    const Request& ender = sides_[s].requests[i];
+    return i < index || ender.step.unordered != 0 || ender.step.stream != r.step.stream;
+  });
 }
 
 bool Model::left_unsaid() const {

@@ -21,7 +21,9 @@ struct Mortal {
   uint32_t region = kNothing;  ///< index in the engine
   uint32_t key = 0;
   bool dead = false;
-  uint32_t ended_by = 0;  ///< SEND_INVs posted for it
+  bool removed = false;            ///< by its own side
+  uint32_t ended_by = 0;           ///< SEND_INVs posted for it
+  std::vector<uint32_t> enders{};  ///< these, as requests of the other side
 };
 
 struct Request {
@@ -91,9 +93,10 @@ struct Direction {
   Cause cause = Cause::kNone;
   bool reset_here = false;   ///< by the sender
   bool reset_there = false;  ///< by the receiver
-  bool draining = false;
-  bool flushed = false;  ///< a receive was
-  bool owes = false;     ///< ... so the sender must find that a request failed
+  bool draining = false;     ///< it did not fail before that
+  bool drained = false;      ///< takes nothing more
+  bool flushed = false;      ///< a receive was
+  bool owes = false;         ///< ... so the sender must find that a request failed
   uint32_t last_range = kNothing;
   uint32_t counter = kNothing;  ///< word of the receiver that only this direction changes
   uint64_t value = 0;           ///< of it when everything posted is executed
@@ -151,6 +154,7 @@ class Model {
   void reopened(uint32_t stream);
   /// A request failed for want of a receive: the peer is not told, and keeps what came behind it
   /// until the stream is reset.
+  bool may_end_before(uint32_t s, const Request& r, const Mortal& m) const;
   bool left_unsaid() const;
   /// At the end: all memory.
   void check_image();

@@ -207,7 +207,7 @@ void Runner::make_mortal(uint32_t s, uint32_t slot) {
   note_region(s, *info);
   keys_[s].before[slot] = keys_[s].newest[slot];
   keys_[s].newest[slot] = static_cast<uint32_t>(m.mortals.size());
-  m.mortals.push_back({info->index, info->key, false, 0});
+  m.mortals.push_back({.region = info->index, .key = info->key});
 }
 
 void Runner::make_streams() {
@@ -335,6 +335,7 @@ Runner::Went Runner::execute(const Step& step) {
     case StepKind::kDrain:
       if (reopening_[step.stream] != 0) break;
       model_.direction(s, step.stream).draining |= !model_.direction(s, step.stream).failed;
+      model_.direction(s, step.stream).drained = true;
       pair_->engine(side).drain_stream(pair_->now(), pair_->connection(side),
                                        static_cast<uint16_t>(step.stream + 1));
       break;
@@ -418,7 +419,7 @@ void Runner::remove(const Step& step) {
   Mortal& mortal = model_.side(s).mortals[keys_[s].newest[slot]];
   const Status status = pair_->engine(static_cast<int>(s)).regions().remove(mortal.region);
   if (status != Status::kOk) return model_.differ("a region cannot be removed");
-  mortal.dead = true;
+  mortal.dead = mortal.removed = true;
   keys_[s].live[mortal.region] = false;
   make_mortal(s, slot);
 }

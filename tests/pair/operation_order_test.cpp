@@ -177,6 +177,41 @@ TEST_F(OperationOrder, TheLastReceiveOfASharedQueueGoesToWhomNothingHoldsUp) {
   EXPECT_EQ(engine(1).shared_queue_length(*queue), 0u);
 }
 
+TEST_F(OperationOrder, ScatteredSendsOfOneConnectionStarveNoOther) {
+  start();
+  // 400 bytes of two pieces each, more than fits into the window, all the time.
+  constexpr uint32_t kScattered = 3000;
+  uint64_t id = 0;
+  const auto keep_busy = [&] {
+    for (; id < done(0).size() + 1000; ++id) {
+      const engine::Segment pieces[] = {{at(0, 0), 200}, {at(0, 1000), 200}};
+      auto w = work(0, Operation::kWrite, id, 0, 400);
+      w.segments = pieces;
+      if (post(0, w) != Status::kOk) break;
+    }
+  };
+  keep_busy();
+  const auto other = net_->connect(0, 1);
+  const auto connected = [&] {
+    keep_busy();
+    return net_->count(0, engine::ConnectionEventKind::kConnected) == 2;
+  };
+  ASSERT_TRUE(net_->run_until(connected, milliseconds(50)));
+  auto w = work(0, Operation::kWrite, 1'000'000, 0, 8);
+  w.connection = other;
+  ASSERT_EQ(post(0, w), Status::kOk);
+  bool came = false;
+  net_->run_until(
+      [&] {
+        keep_busy();
+        came = std::any_of(done(0).begin(), done(0).end(),
+                           [](const auto& c) { return c.id == 1'000'000; });
+        return came || done(0).size() > kScattered;
+      },
+      seconds(1));
+  EXPECT_TRUE(came) << done(0).size() << " of the scattered ones ended first";
+}
+
 TEST_F(OperationOrder, AShortSharedQueueIsToldOnce) {
   MR_COVERS("MR-MSG-062");
   start();

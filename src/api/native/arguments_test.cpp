@@ -320,6 +320,16 @@ TEST(NativeArguments, EachWrongArgumentOfAnOperationIsNamed) {
          x.length = 257;
        }),
        "length is 257; it must be 0 to 256");
+  note(with([&](mr_work& x) { x.segment_count = 3; }), "segments is NULL and segment_count is 3");
+  note(with([&](mr_work& x) {
+         x.operation = MR_READ;
+         x.flags = MR_WORK_COPIED;
+         x.memory = memory;
+       }),
+       "MR_WORK_COPIED is for what is sent");
+  mr_receive nowhere{};
+  nowhere.queue = 99;
+  note(post(c, nowhere), "no such shared queue");
   note(mr_window_open(c, 5, 0, 1, 0, 0, &info), "no region 0x5");
   note(mr_stream_set(c, two.to_server, 0, nullptr), "options is NULL");
   note(mr_stream_reset(c, two.to_server, 9), "stream 9 is not open");

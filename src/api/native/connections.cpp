@@ -160,6 +160,11 @@ mr_status set_stream(Context& c, mr_connection connection, uint16_t stream,
   if (s == nullptr) {
     return c.fail(MR_UNKNOWN_HANDLE, fmt::format("stream {} is not open", stream));
   }
+  if (s->posted != 0) {
+    return c.fail(MR_INVALID, fmt::format("{} posted requests use stream {}; its options are set "
+                                          "before anything is posted",
+                                          s->posted, stream));
+  }
   mr_stream_options in;
   constexpr size_t kLeast = offsetof(mr_stream_options, in_order);
   if (options == nullptr || options->size < kLeast ||
@@ -183,6 +188,10 @@ mr_status set_stream(Context& c, mr_connection connection, uint16_t stream,
   if (status == Status::kUnknownHandle) {
     return c.fail(MR_UNKNOWN_HANDLE, fmt::format("there is no queue {}", in.shared_queue));
   }
+  if (status == Status::kFull) {
+    return c.fail(MR_FULL, fmt::format("all {} stream records are in use; raise max_streams",
+                                       c.settings().max_streams));
+  }
   return native::to_c(status);
 }
 
@@ -191,8 +200,12 @@ mr_status end_stream(Context& c, mr_connection connection, uint16_t stream, bool
   if (c.find_stream(connection, stream) == nullptr) {
     return c.fail(MR_UNKNOWN_HANDLE, fmt::format("stream {} is not open", stream));
   }
-  return native::to_c(reset ? c.endpoint().reset_stream(connection, stream)
-                            : c.endpoint().drain_stream(connection, stream));
+  const Status status = reset ? c.endpoint().reset_stream(connection, stream)
+                              : c.endpoint().drain_stream(connection, stream);
+  if (status != Status::kFull) return native::to_c(status);
+  return c.fail(MR_FULL, fmt::format("all {} stream records are in use, so the peer cannot be told "
+                                     "of the end of stream {}; raise max_streams",
+                                     c.settings().max_streams, stream));
 }
 
 }  // namespace

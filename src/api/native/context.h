@@ -121,6 +121,7 @@ class Context {
   void drain_events();
   void forget(ConnectionHandle connection);
   /// The receives of a shared queue that is gone.
+  uint32_t posted_to(mr_queue queue) const;
   void disown_queue(mr_queue queue);
   /// Posted requests of a connection loosen their hold on regions; their completions vanish.
   void disown(ConnectionHandle connection);

@@ -140,6 +140,76 @@ TEST(NativeOperations, ASharedQueueFeedsStreamsAndTellsWhenItIsShort) {
   EXPECT_TRUE(told);
 }
 
+TEST(NativeOperations, ASharedQueueStaysUntilWhatItGaveIsPolled) {
+  Two two;
+  mr_queue queue = 0;
+  ASSERT_EQ(mr_queue_create(two.server, &queue), MR_OK);
+  mr_stream_options options{};
+  options.size = sizeof options;
+  options.rnr_retry = MR_RETRY_FOR_EVER;
+  options.shared_queue = queue;
+  ASSERT_EQ(mr_stream_set(two.server, two.to_client, 0, &options), MR_OK);
+  char inbox[2][16] = {};
+  const auto region = reachable(two.server, inbox, sizeof inbox, 0);
+  for (uint64_t i = 0; i < 2; ++i) {
+    mr_receive r{};
+    r.id = 50 + i;
+    r.queue = queue;
+    r.memory = inbox[i];
+    r.region = region.region;
+    r.length = sizeof inbox[i];
+    ASSERT_EQ(post(two.server, r), MR_OK) << last_error(two.server);
+  }
+  char text[] = "x";
+  mr_region_info none{};
+  ASSERT_EQ(post(two.client, asks(two, MR_SEND, none, text, 2)), MR_OK);
+  EXPECT_EQ(two.completions(two.client, 1)[0].status, static_cast<uint32_t>(MR_OK));
+  ASSERT_EQ(mr_close(two.client, two.to_server, 0), MR_OK);
+  two.event(two.server, MR_EVENT_CLOSED);
+  // Long after the connection is gone its completion stays, and so does what it names.
+  const auto gone = [&] {
+    mr_connection_info info{};
+    info.size = sizeof info;
+    return mr_connection_get(two.server, two.to_client, &info) != MR_OK;
+  };
+  while (!gone()) two.turn();
+  EXPECT_EQ(mr_queue_destroy(two.server, queue), MR_BUSY);
+  EXPECT_NE(last_error(two.server).find("1 receives of queue"), std::string::npos);
+  EXPECT_EQ(mr_region_deregister(two.server, region.region), MR_BUSY);
+  EXPECT_EQ(two.completions(two.server, 1)[0].id, 50u);
+  while (mr_queue_destroy(two.server, queue) == MR_BUSY) two.turn();
+  EXPECT_EQ(mr_region_deregister(two.server, region.region), MR_OK);
+}
+
+TEST(NativeOperations, OptionsOfAStreamAreSetBeforeItsWork) {
+  Two two;
+  char text[] = "x";
+  mr_region_info none{};
+  ASSERT_EQ(post(two.client, asks(two, MR_SEND, none, text, 2)), MR_OK);
+  mr_stream_options options{};
+  options.size = sizeof options;
+  options.in_order = 1;
+  EXPECT_EQ(mr_stream_set(two.client, two.to_server, 0, &options), MR_INVALID);
+  EXPECT_NE(last_error(two.client).find("1 posted requests use stream 0"), std::string::npos);
+}
+
+TEST(NativeOperations, ADrainedStreamTakesNoMoreWork) {
+  Two two;
+  char inbox[16];
+  mr_receive r{};
+  r.id = 5;
+  r.connection = two.to_client;
+  r.memory = inbox;
+  r.length = sizeof inbox;
+  ASSERT_EQ(post(two.server, r), MR_OK);
+  ASSERT_EQ(mr_stream_drain(two.client, two.to_server, 0), MR_OK);  // nothing was ever sent
+  char text[] = "x";
+  mr_region_info none{};
+  EXPECT_EQ(post(two.client, asks(two, MR_SEND, none, text, 2)), MR_CLOSED);
+  EXPECT_EQ(two.completions(two.server, 1)[0].status, static_cast<uint32_t>(MR_FLUSHED));
+  EXPECT_EQ(post(two.client, asks(two, MR_SEND, none, text, 2)), MR_CLOSED);
+}
+
 TEST(NativeOperations, AResetStreamFlushesBothEnds) {
   Two two;
   char inbox[16];

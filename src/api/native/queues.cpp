@@ -27,6 +27,13 @@ mr_status mr_queue_create(mr_context* context, mr_queue* queue) {
 
 mr_status mr_queue_destroy(mr_context* context, mr_queue queue) {
   return guarded(context, [&](Context& c) {
+    const uint32_t posted = c.posted_to(queue);
+    const uint32_t waiting = c.endpoint().shared_queue_length(queue);
+    if (posted > waiting) {  // a connection that is gone had them
+      return c.fail(MR_BUSY, fmt::format("{} receives of queue {} are in use or have ended; poll "
+                                         "their completions first",
+                                         posted - waiting, queue));
+    }
     const Status status = c.endpoint().destroy_shared_queue(queue);
     if (status == Status::kFull) {
       return c.fail(MR_BUSY, fmt::format("streams of living connections take their receives from "

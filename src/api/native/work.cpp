@@ -53,7 +53,16 @@ bool is_atomic(uint8_t operation) {
 template <class In>
 mr_status memory_of(Context& c, const In& in, size_t position, mr_segment& single,
                     std::span<const mr_segment>& out) {
-  if (in.segments == nullptr || in.segment_count == 0) {
+  if (in.segments == nullptr && in.segment_count != 0) {
+    return c.fail(MR_INVALID, fmt::format("request {}: segments is NULL and segment_count is {}",
+                                          position, in.segment_count));
+  }
+  if (in.segments != nullptr && in.segment_count == 0) {
+    single = {};  // a list of nothing
+    out = {&single, 1};
+    return MR_OK;
+  }
+  if (in.segments == nullptr) {
     single = {const_cast<void*>(static_cast<const void*>(in.memory)), in.length, in.region};
     out = {&single, 1};
     return MR_OK;
@@ -86,6 +95,11 @@ mr_status check_work(Context& c, const mr_work& in, size_t position) {
     return c.fail(MR_INVALID, fmt::format("work[{}].flags is {:#x}; this version knows {:#x}",
                                           position, in.flags, kKnownFlags));
   }
+  if ((in.flags & MR_WORK_COPIED) != 0 && in.operation >= MR_READ) {
+    return c.fail(MR_INVALID, fmt::format("work[{}]: MR_WORK_COPIED is for what is sent; a Read or "
+                                          "an atomic writes to its memory until it completes",
+                                          position));
+  }
   if (is_atomic(in.operation) && (in.segment_count != 0 || in.remote_address % 8 != 0)) {
     return c.fail(MR_INVALID,
                   fmt::format("work[{}]: an atomic has no segments, and its remote_address, {:#x}, "
@@ -104,7 +118,7 @@ mr_status take(Context& c, const mr_work& in, size_t position, WorkRequest& out,
   if (status != MR_OK) return status;
   if (is_atomic(in.operation)) single.length = in.memory == nullptr ? 0 : 8;
   uint32_t record = 0;
-  const bool copied = (in.flags & MR_WORK_COPIED) != 0 && in.operation < MR_READ;
+  const bool copied = (in.flags & MR_WORK_COPIED) != 0;
   Context::Posting posting;
   posting.id = in.id;
   posting.connection = in.connection;
@@ -184,16 +198,21 @@ mr_status explain(Context& c, Status status, uint32_t connection) {
       return c.fail(MR_INVALID, "receives of this stream are posted to its shared queue");
     case Status::kNotConnected:
     case Status::kUnknownHandle:
-      return c.fail(MR_NOT_CONNECTED,
-                    connection == kNobody
-                        ? std::string("there is no such shared queue")
-                        : fmt::format("connection {:#x} is closing or gone; its event "
-                                      "(mr_next_event) says why",
-                                      connection));
+      if (connection == kNobody) {
+        return c.fail(MR_UNKNOWN_HANDLE, "there is no such shared queue (mr_queue_create)");
+      }
+      return c.fail(MR_NOT_CONNECTED, fmt::format("connection {:#x} is closing or gone; its event "
+                                                  "(mr_next_event) says why",
+                                                  connection));
     default:
       return c.fail(to_c(status),
                     fmt::format("connection {:#x}: {}", connection, mr_status_text(to_c(status))));
   }
+}
+
+ConnectionHandle owner_of(const WorkRequest& request) { return request.connection; }
+ConnectionHandle owner_of(const ReceiveRequest& request) {
+  return request.shared_queue != 0 ? kNobody : request.connection;
 }
 
 /// Both kinds of requests: batches to the engine, records back for what it did not take.
@@ -218,7 +237,7 @@ mr_status post_all(Context& c, const In* list, size_t count, size_t each, size_t
     const size_t done = give(c, std::span<const Request>(batch.data(), n), refused);
     taken += done;
     if (done < n) {
-      status = explain(c, refused, batch[done].connection);
+      status = explain(c, refused, owner_of(batch[done]));
       for (size_t i = done; i < n; ++i) c.release(static_cast<uint32_t>(batch[i].id));
     }
   }
@@ -355,6 +374,17 @@ void Context::disown(ConnectionHandle connection) {
     record.region = 0;
     record.connection = 0;
   }
+}
+
+/// Requests of the queue whose completions have not been polled.
+uint32_t Context::posted_to(mr_queue queue) const {
+  uint32_t records = 0, further = 0;
+  for (uint32_t i = 0; i < posted_->capacity(); ++i) {
+    if (!posted_->is_used(i) || (*posted_)[i].queue != queue) continue;
+    ++records;
+    further += (*posted_)[i].next != Slab<PostedRecord>::kNone;  // each holds one region more
+  }
+  return records - further;
 }
 
 void Context::disown_queue(mr_queue queue) {
