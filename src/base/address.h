@@ -16,6 +16,12 @@ struct SocketAddress {
   bool operator==(const SocketAddress&) const = default;
   /// 0.0.0.0 or ::, "any address of this host".
   bool is_any() const { return bytes == std::array<uint8_t, 16>{}; }
+  bool is_loopback() const {
+    if (family == 4) return bytes[0] == 127;
+    std::array<uint8_t, 16> one{};
+    one[15] = 1;
+    return bytes == one;
+  }
   bool same_host(const SocketAddress& o) const { return family == o.family && bytes == o.bytes; }
 };
 

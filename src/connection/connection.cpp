@@ -100,6 +100,8 @@ void Connection::close(Time now, uint32_t code) {
   receiver_.fail_all(Status::kClosed);
   completions_hint_ = true;
   state_ = ConnectionState::kClosing;
+  // MR-CONN-033: a peer that is heard of and takes no CLOSE does not hold us.
+  setup_give_up_ = now + nanoseconds(shared_.settings.death_timeout) * 2;
   wire::ControlPacket packet;  // MR-CONN-030
   packet.opcode = wire::ControlOpcode::kClose;
   packet.value = code;

@@ -74,6 +74,8 @@ class Connection final : public path::Listener, private message::OperationHost {
 
   // --- keys (sealed.cpp) ---
   bool secured() const { return session_ != nullptr; }
+  /// It asks for keys, or is about to answer with them.
+  bool offers_security() const { return security_ != nullptr; }
   /// Decrypts in place; `body` becomes the length without the tag. kNone, or why it is dropped.
   wire::DropReason open_sealed(Time now, std::span<std::byte> packet, size_t& body);
   /// Before transmit(): a key that sealed enough is followed by the next one (MR-SEC-006).
@@ -342,6 +344,8 @@ class Connection final : public path::Listener, private message::OperationHost {
   bool hello_due_ = false;
   bool accept_due_ = false;
   bool called_ = false;          ///< the application asked for this connection
+  Time opened_at_{0};
+  std::vector<SocketAddress> asked_from_;  ///< hosts that an ACCEPT went to, at most kMaxPlanes
   bool proven_ = false;          ///< the peer's address answered, so answers may be larger
   uint8_t setup_plane_ = 0;
   uint8_t hello_count_ = 0;
@@ -359,8 +363,6 @@ class Connection final : public path::Listener, private message::OperationHost {
   const char* peer_name_ = "";
   bool key_update_pending_ = false;  ///< KEY_UPDATE is on its way
   Time key_update_from_{0};          ///< no further update before
-  Time key_guesses_from_{0};         ///< begin of the second that is counted
-  uint32_t key_guesses_ = 0;
   SocketAddress peer_from_;  ///< where the answer to a HELLO goes
   std::unique_ptr<wire::HandshakeParams> peer_params_;  ///< until the connection is open
   uint8_t peer_max_paths_ = 0;

@@ -288,6 +288,9 @@ void Connection::on_control_accepted(uint32_t slot_index) {
 
 void Connection::on_control_refused(uint32_t slot_index) {
   const wire::ControlPacket& body = shared_.controls[slot_index];
+  if (body.opcode == wire::ControlOpcode::kClose) {  // it was heard, and that is all we wanted
+    return fail(current_time_, Status::kClosed, ConnectionEventKind::kClosed);
+  }
   if (body.opcode != wire::ControlOpcode::kPathOpen || body.path >= tx_paths_) return;
   path::PathSender& tx = paths_[body.path]->tx;
   if (tx.state() == path::State::kOpening) tx.close(*this);  // the peer has no room for it

@@ -38,9 +38,8 @@ bool Connection::asks(const SocketAddress& from) const {
 
 bool Connection::knows(const SocketAddress& from) const {
   if (peer_from_.same_host(from)) return true;
-  return std::any_of(peer_.begin(), peer_.end(), [&](const SocketAddress& a) {
-    return a.family != 0 && a.same_host(from);
-  });
+  return std::any_of(peer_.begin(), peer_.end(),
+                     [&](const SocketAddress& a) { return a.family != 0 && a.same_host(from); });
 }
 
 uint8_t Connection::announced_paths() const {
@@ -137,6 +136,7 @@ void Connection::start_accept(Time now, const wire::HelloPacket& hello, const Rx
   proven_ = proven;
   setup_credit_ = static_cast<uint32_t>(rx.bytes.size());
   remember_peer(hello, rx);
+  asked_from_.assign(1, rx.from);
   hello_bytes_.assign(rx.bytes.begin(), rx.bytes.end());
   nonce_ = shared_.rng.next();
   start_seq_ = shared_.rng.next32();
@@ -144,8 +144,11 @@ void Connection::start_accept(Time now, const wire::HelloPacket& hello, const Rx
   const SecurePlan plan = plan_security(shared_.security, hello);
   if (plan.secured) {
     if (!secure_as_responder(plan, hello)) {  // a key that nobody honest has
+      shared_.drop(wire::DropReason::kBadField);
+      // Who called is told; of others nothing is kept.
+      if (called_) return fail(now, Status::kNotTrusted, ConnectionEventKind::kFailed);
       state_ = ConnectionState::kDead;
-      return shared_.drop(wire::DropReason::kBadField);
+      return;
     }
   } else {
     security_.reset();
@@ -153,7 +156,7 @@ void Connection::start_accept(Time now, const wire::HelloPacket& hello, const Rx
     mac_ = transcript_mac();
   }
   create_tables(hello.start_cpsn);
-  accept_due_ = true;
+  accept_due_ = proven || setup_credit_ >= accept_bytes_.size();  // MR-CONN-006
   setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
 }
 
@@ -170,6 +173,11 @@ void Connection::yield_to(Time now, const wire::HelloPacket& hello, const RxPack
 void Connection::on_hello_again(Time, const wire::HelloPacket& hello, const RxPacket& rx) {
   if (state_ != ConnectionState::kAccepting || hello.own_connection != peer_id_) {
     return shared_.drop(wire::DropReason::kNoState);
+  }
+  const auto heard = [&](const SocketAddress& a) { return a.same_host(rx.from); };
+  if (std::none_of(asked_from_.begin(), asked_from_.end(), heard)) {
+    if (asked_from_.size() == kMaxPlanes) return shared_.drop(wire::DropReason::kNoState);
+    asked_from_.push_back(rx.from);
   }
   // MR-CONN-004: the same answer, to where this copy came from.
   if (!peer_from_.same_host(rx.from)) proven_ = false;
@@ -189,7 +197,8 @@ void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPa
   if (!initiator_) return shared_.drop(wire::DropReason::kNoState);
   if (accept.echoed_nonce != nonce_) return shared_.drop(wire::DropReason::kNoState);
   if (state_ == ConnectionState::kOpen && accept.nonce == peer_nonce_) {
-    wake();
+    // Who was heard of since has our CONFIRM: somebody repeats what the peer said once.
+    if (heard_at_ != opened_at_) return shared_.drop(wire::DropReason::kNoState);
     confirm_due_ = true;  // MR-CONN-013: our CONFIRM was lost
     announce_acks_ = true;
     return;
@@ -197,8 +206,8 @@ void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPa
   // MR-CONN-023
   if (state_ != ConnectionState::kHelloSent) return shared_.drop(wire::DropReason::kNoState);
   if ((accept.params.versions & shared_.versions) == 0) {
-    setup_detail_ = static_cast<uint32_t>(wire::SetupRefusal::kVersion) << 24 |
-                    accept.params.versions;
+    setup_detail_ =
+        static_cast<uint32_t>(wire::SetupRefusal::kVersion) << 24 | accept.params.versions;
     return fail(now, Status::kMismatch, ConnectionEventKind::kFailed);
   }
   accept_bytes_.assign(rx.bytes.begin(), rx.bytes.end());
@@ -227,8 +236,7 @@ void Connection::on_refuse(Time now, const wire::RefusePacket& refuse, const RxP
   if (state_ != ConnectionState::kHelloSent || refuse.nonce != nonce_) {
     return shared_.drop(wire::DropReason::kNoState);
   }
-  setup_detail_ =
-      uint32_t{refuse.reason} << 24 | uint32_t{refuse.detail} << 16 | refuse.versions;
+  setup_detail_ = uint32_t{refuse.reason} << 24 | uint32_t{refuse.detail} << 16 | refuse.versions;
   switch (static_cast<wire::SetupRefusal>(refuse.reason)) {
     case wire::SetupRefusal::kVersion:
     case wire::SetupRefusal::kCriticalTlv:
@@ -270,7 +278,11 @@ uint64_t Connection::transcript_mac() const {
 
 void Connection::on_confirm(Time now, const wire::ConfirmPacket& confirm, const RxPacket& rx) {
   if (state_ != ConnectionState::kAccepting) return shared_.drop(wire::DropReason::kNoState);
-  if (confirm.mac != mac_) {  // MR-CONN-012
+  // MR-CONN-012: whoever knows the MAC has heard an ACCEPT, and nobody else's address gets what
+  // follows. In secured mode the MAC itself is the proof.
+  const bool heard = std::any_of(asked_from_.begin(), asked_from_.end(),
+                                 [&](const SocketAddress& a) { return a.same_host(rx.from); });
+  if (confirm.mac != mac_ || (!heard && session_ == nullptr)) {
     return shared_.drop(wire::DropReason::kBadField);
   }
   confirmed(now, rx);
@@ -281,13 +293,12 @@ void Connection::on_sealed_confirm(Time now, const RxPacket& rx) {
 }
 
 void Connection::confirmed(Time now, const RxPacket& rx) {
-  // The plane that works both ways is the one the initiator chose.
-  if (rx.plane != setup_plane_) {
-    const uint16_t service = peer_params_->planes[rx.plane].port;
-    setup_plane_ = rx.plane;
-    peer_[setup_plane_] = rx.from;
-    if (service != 0) peer_[setup_plane_].port = service;
-  }
+  // The plane that works both ways is the one the initiator chose, and the address the one that
+  // it confirmed from: a copy of its HELLO may have come from anywhere.
+  const uint16_t service = peer_params_->planes[rx.plane].port;
+  setup_plane_ = rx.plane;
+  peer_[setup_plane_] = rx.from;
+  if (service != 0) peer_[setup_plane_].port = service;
   become_open(now, called_ ? ConnectionEventKind::kConnected : ConnectionEventKind::kAccepted);
 }
 
@@ -336,8 +347,9 @@ void Connection::become_open(Time now, ConnectionEventKind kind) {
   hello_due_ = accept_due_ = false;
   measure_setup(now);
   setup_at_ = setup_give_up_ = kNever;
-  heard_at_ = progress_at_ = now;
+  heard_at_ = progress_at_ = opened_at_ = now;
   current_time_ = now;
+  std::vector<SocketAddress>().swap(asked_from_);
   open_handshake_paths();
   for (uint32_t i = 0; i < shared_.settings.paths_per_plane && i < tx_paths_; ++i) {
     start_pmtu_search(now, *paths_[i], pmtu_target(setup_plane_), false);

@@ -335,6 +335,12 @@ void Connection::reopen_plane(Time now, uint8_t plane) {
     path::PathSender& tx = paths_[i]->tx;
     if (tx.plane != plane || peer_[plane].family == 0) continue;
     const bool was_open = tx.state() != path::State::kClosed;
+    // MR-PATH-045: under one key no generation comes again. 65,535 new beginnings are enough.
+    if (session_ != nullptr && tx.generation == 0xFFFF) {
+      tx.close(*this);
+      after_state_change(*paths_[i]);
+      continue;
+    }
     const uint32_t last = tx.next_seq();
     const Duration rtt = tx.srtt().ns > 0 ? tx.srtt() : setup_rtt_;
     tx.close(*this);  // MR-PATH-017

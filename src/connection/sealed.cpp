@@ -61,9 +61,10 @@ void Connection::count_sealed(std::span<const TxRun> runs) {
 void Connection::renew_sealing_key(Time now) {
   const uint64_t sent = session_->sent_under_key();
   const Settings& s = shared_.settings;
-  if (sent < s.key_update_packets || state_ != ConnectionState::kOpen || paths_.resting()) return;
+  if (sent < s.key_update_packets) return;
   // MR-SEC-006: a peer that takes everything but the new key must not make us wear out the old one.
   if (sent >= s.key_limit_packets) return die(now, Status::kUnresponsive);
+  if (state_ != ConnectionState::kOpen || paths_.resting()) return;
   const bool late = sent >= s.key_limit_packets - s.key_limit_packets / 4;
   if (key_update_pending_ || (now < key_update_from_ && !late) || !has_control_slot()) return;
   session_->update_send_key();
@@ -82,13 +83,14 @@ void Connection::on_key_update_heard(Time now) {
   key_update_from_ = now + std::max(backstop_wait_, nanoseconds(shared_.settings.rto_min)) * 2;
 }
 
-/// MR-SEC-013: a peer that names keys at random is answered so often a second and no more.
+/// MR-SEC-013: who names keys at random is answered so often a second and no more, and connections
+/// cost nothing: all of them count together.
 bool Connection::may_guess_key(Time now) {
-  if (now - key_guesses_from_ >= seconds(1)) {
-    key_guesses_from_ = now;
-    key_guesses_ = 0;
+  if (now - shared_.key_guesses_from >= seconds(1)) {
+    shared_.key_guesses_from = now;
+    shared_.key_guesses = 0;
   }
-  return key_guesses_++ < shared_.settings.key_guesses;
+  return shared_.key_guesses++ < shared_.settings.key_guesses;
 }
 
 }  // namespace metaroce::connection

@@ -95,6 +95,12 @@ std::unique_ptr<SecureSetup> choose_security(const secure::Config& config,
   return setup;
 }
 
+bool is_worth_a_key(const wire::HelloPacket& hello, size_t bytes) {
+  const wire::SecurityOffer& offer = hello.params.security;
+  if (offer.mode == 0) return true;
+  return bytes + wire::kCrcBytes >= wire::kMinSecureHello && !secure::is_low_order(offer.ephemeral);
+}
+
 SecurePlan plan_security(const secure::Config& config, const wire::HelloPacket& hello) {
   SecurePlan plan;
   const wire::SecurityOffer& offer = hello.params.security;
@@ -108,9 +114,8 @@ SecurePlan plan_security(const secure::Config& config, const wire::HelloPacket& 
   } else if (!find_keys(config, offer, plan.setup)) {
     why = SetupRefusal::kUnknownKey;
   } else {
-    const auto suite =
-        std::find_if(config.suites.begin(), config.suites.end(),
-                     [&](Suite s) { return offers(hello.params, s); });
+    const auto suite = std::find_if(config.suites.begin(), config.suites.end(),
+                                    [&](Suite s) { return offers(hello.params, s); });
     plan.secured = suite != config.suites.end();
     if (plan.secured) {
       plan.setup.suite = *suite;
@@ -156,9 +161,9 @@ secure::Digest Connection::transcript() const {
 void Connection::install_keys(const secure::HandshakeKeys& keys) {
   const uint32_t paths = std::max<uint32_t>(
       {announced_paths(), peer_max_paths_, peer_open_paths_, shared_.settings.paths_per_plane});
-  session_ = std::make_unique<secure::Session>(
-      security_->suite, initiator_ ? keys.initiator : keys.responder,
-      initiator_ ? keys.responder : keys.initiator, paths);
+  session_ = std::make_unique<secure::Session>(security_->suite,
+                                               initiator_ ? keys.initiator : keys.responder,
+                                               initiator_ ? keys.responder : keys.initiator, paths);
   for (uint32_t i = 0; i < peer_open_paths_; ++i) {
     session_->open_receive_path(static_cast<uint8_t>(i), 0, peer_start_seq_ + (i << 24));
   }

@@ -33,6 +33,9 @@ struct SecurePlan {
   wire::SetupRefusal refusal = wire::SetupRefusal::kOther;
   SecureSetup setup;
 };
+/// False for a HELLO that nobody honest sends: an offer with an ephemeral key of low order, or one
+/// that is not as long as it must be (MR-WIRE-063). `bytes` without the trailer.
+bool is_worth_a_key(const wire::HelloPacket& hello, size_t bytes);
 SecurePlan plan_security(const secure::Config& config, const wire::HelloPacket& hello);
 
 }  // namespace metaroce::connection

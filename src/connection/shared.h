@@ -71,6 +71,8 @@ struct Shared {
   uint16_t versions = 1;  ///< of the protocol, bit v = version v
   EventSource telemetry;
   EndpointCounters counters;
+  Time key_guesses_from{0};  ///< begin of the second that is counted (MR-SEC-013)
+  uint32_t key_guesses = 0;
   PathCounters gone_paths;               ///< of connections that were removed
   ConnectionCounters gone_connections;
 };

@@ -40,6 +40,8 @@ void Connection::setup_timers(Time now) {
     } else if (state_ == ConnectionState::kAccepting) {
       if (called_) return fail(now, Status::kUnresponsive, ConnectionEventKind::kFailed);
       state_ = ConnectionState::kDead;  // nobody was told of it yet
+    } else if (state_ == ConnectionState::kClosing) {
+      die(now, Status::kUnresponsive);  // MR-CONN-033
     }
     setup_at_ = setup_give_up_ = kNever;
     return;
@@ -236,7 +238,7 @@ void Connection::shorten_verdict(Time now, Status status) {
 bool Connection::on_unknown_connection(Time now, const wire::UnknownConnectionPacket& packet) {
   // MR-CONN-022: only if it echoes an id and a sequence that we use.
   if (packet.word1 != peer_id_) return false;
-  wake();
+  if (paths_.resting()) return false;  // nothing was sent lately
   const bool ours = std::any_of(paths_.begin(), paths_.end(), [&](const auto& slot) {
     return slot->tx.sent_lately(now, packet.word2);
   });

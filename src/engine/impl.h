@@ -56,7 +56,8 @@ class Engine::Impl {
     shared_.counters.rx_datagrams += packets.size();
     for (size_t i = 0; i < packets.size(); ++i) {
       if (running != nullptr) {
-        if (running->continue_run(packets[i], placements[placed])) {
+        if (packets[i].sealed == running->secured() &&
+            running->continue_run(packets[i], placements[placed])) {
           placements[placed++].packet = static_cast<uint32_t>(i);
           continue;
         }
@@ -77,6 +78,11 @@ class Engine::Impl {
       Connection* c = find(common->connection);
       if (c == nullptr) {
         on_unknown(now, *common, packets[i]);
+        continue;
+      }
+      // It was looked at before an ACCEPT of the same batch brought the keys (MR-SEC-003).
+      if (c->secured() && !packets[i].sealed && common->type <= PacketType::kAckWideRefused) {
+        shared_.drop(DropReason::kBadTag);
         continue;
       }
       if (packets[i].sealed) c->on_sealed_confirm(now, packets[i]);
@@ -274,13 +280,18 @@ class Engine::Impl {
       touch(known);
       return;
     }
-    // Our own HELLO, sent back by somebody when its answer is long there.
+    // Our own HELLO, sent back by somebody: when its answer is long there, or to make us take
+    // ourselves for a peer that has our key (MR-SEC-014).
     const Connection* own = find(hello->own_connection);
     if (own != nullptr && own->nonce() == hello->nonce &&
-        own->state() != ConnectionState::kHelloSent) {
+        (own->state() != ConnectionState::kHelloSent ||
+         (own->offers_security() && !is_ours(rx.from)))) {
       return shared_.drop(DropReason::kNoState);
     }
     if (past_.contains(now, hello->nonce)) return shared_.drop(DropReason::kNoState);
+    if (!connection::is_worth_a_key(*hello, rx.bytes.size())) {  // MR-SEC-011, MR-WIRE-063
+      return shared_.drop(DropReason::kBadField);
+    }
     const connection::SecurePlan plan = connection::plan_security(shared_.security, *hello);
     if (plan.refusal != wire::SetupRefusal::kOther) {  // MR-SEC-007, MR-SEC-011: nothing is kept
       shared_.drop(DropReason::kNoState);
@@ -292,6 +303,13 @@ class Engine::Impl {
       return refuse(rx, wire::SetupRefusal::kNotListening);
     }
     open_half(now, *hello, rx);
+  }
+
+  /// As far as can be known: of a wildcard address only loopback.
+  bool is_ours(const SocketAddress& address) const {
+    if (address.is_loopback()) return true;
+    return std::any_of(shared_.local.begin(), shared_.local.end(),
+                       [&](const SocketAddress& a) { return a.same_host(address); });
   }
 
   /// MR-CONN-009: we ask the one who asks us. True when the HELLO is dealt with.
@@ -325,7 +343,8 @@ class Engine::Impl {
         return c != nullptr && c->state() == ConnectionState::kAccepting;
       });
       const Settings& s = shared_.settings;
-      if (half_open_.size() >= std::min(s.max_half_open, half) ||
+      // Half of the places for handshakes are for those who return a cookie.
+      if (half_open_.size() >= std::min(s.max_half_open, std::max(half / 2, 1u)) ||
           half_open_.of(rx.from) >= s.max_half_open_source) {
         return reply(rx, wire::CookiePacket{hello.own_connection, hello.nonce,
                                             cookies_.make(now, rx.from, hello.nonce)});

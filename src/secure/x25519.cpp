@@ -2,6 +2,8 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "base/assert.h"
@@ -31,11 +33,34 @@ PublicKey x25519_public(const Secret& private_key) {
   const Key key = private_of(private_key);
   PublicKey out{};
   size_t length = out.size();
-  const int done = key == nullptr
-                       ? 0
-                       : EVP_PKEY_get_raw_public_key(key.get(), raw(out.data()), &length);
+  const int done =
+      key == nullptr ? 0 : EVP_PKEY_get_raw_public_key(key.get(), raw(out.data()), &length);
   MR_ASSERT(done == 1 && length == out.size());
   return out;
+}
+
+bool is_low_order(const PublicKey& key) {
+  // The seven encodings below 2^255 whose order divides 8 (0, 1, two of order 8, p - 1, p, p + 1),
+  // as 32-bit words, lowest first; the highest bit of a key is not looked at (RFC 7748, 5).
+  constexpr uint32_t kTop = 0x7fffffff, kAll = 0xffffffff;
+  constexpr uint32_t kPoints[7][8] = {
+      {0, 0, 0, 0, 0, 0, 0, 0},
+      {1, 0, 0, 0, 0, 0, 0, 0},
+      {0x7c7aebe0, 0xaeb8413b, 0xfae35616, 0x6ac49ff1, 0xeb8d09da, 0xfdb1329c, 0x16056286,
+       0x00b8495f},
+      {0xbc959c5f, 0x248c50a3, 0x55b1d0b1, 0x5bef839c, 0xc45c4404, 0x868e1c58, 0xdd4e22d8,
+       0x57119fd0},
+      {0xffffffec, kAll, kAll, kAll, kAll, kAll, kAll, kTop},
+      {0xffffffed, kAll, kAll, kAll, kAll, kAll, kAll, kTop},
+      {0xffffffee, kAll, kAll, kAll, kAll, kAll, kAll, kTop},
+  };
+  return std::any_of(std::begin(kPoints), std::end(kPoints), [&key](const uint32_t(&point)[8]) {
+    for (size_t i = 0; i < 32; ++i) {
+      const uint32_t byte = static_cast<uint8_t>(key[i]) & (i == 31 ? 0x7fu : 0xffu);
+      if (byte != (point[i / 4] >> (i % 4 * 8) & 0xffu)) return false;
+    }
+    return true;
+  });
 }
 
 bool x25519(const Secret& private_key, const PublicKey& peer, Secret& shared) {

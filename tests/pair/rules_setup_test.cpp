@@ -177,10 +177,11 @@ TEST(RulesSetup, HalfOpenConnectionsAreBounded) {
     p.hello.nonce = 1000 + i;
     p.give(p.hello);
   }
-  // Half of the table: what is open, and our own connects, must find room beside a flood.
+  // A quarter of the table: what is open, our own connects, and those who return a cookie must
+  // find room beside a flood.
   const auto sent = p.poll();
-  EXPECT_EQ(WirePeer::only<wire::HelloPacket>(sent).size(), 40u);
-  EXPECT_EQ(WirePeer::only<wire::CookiePacket>(sent).size(), 30u);
+  EXPECT_EQ(WirePeer::only<wire::HelloPacket>(sent).size(), 20u);
+  EXPECT_EQ(WirePeer::only<wire::CookiePacket>(sent).size(), 50u);
   EXPECT_EQ(p.dropped(DropReason::kTableFull), 0u);
 }
 
@@ -256,8 +257,8 @@ TEST(RulesSetup, ConfirmIsRepeatedForEachAcceptAndTheNextPacketAsksForAnAck) {
   auto sent = p.poll();
   auto confirms = WirePeer::only<wire::ConfirmPacket>(sent);
   ASSERT_EQ(confirms.size(), 1u);
-  EXPECT_EQ(confirms[0], (wire::ConfirmPacket{WirePeer::kId,
-                                              WirePeer::mac(p.hello_bytes(), p.accept_bytes())}));
+  EXPECT_EQ(confirms[0],
+            (wire::ConfirmPacket{WirePeer::kId, WirePeer::mac(p.hello_bytes(), p.accept_bytes())}));
   auto data = WirePeer::only<wire::DataPacket>(sent);
   ASSERT_GE(data.size(), 2u);
   EXPECT_NE(data[0].s.flags & wire::flag::kAckRequest, 0);
@@ -366,6 +367,37 @@ TEST(RulesSetup, TimeWaitAnswersCopiesAndOpensNothing) {
   copy.s.path_seq += 1;
   p.give(copy);
   EXPECT_EQ(p.dropped(DropReason::kUnknownConnection), 1u);
+}
+
+// A peer that is heard of all the time, and takes our CLOSE never or refuses it.
+TEST(RulesSetup, AnUntakenCloseHoldsNobody) {
+  MR_COVERS("MR-CONN-033");
+  for (const bool refused : {false, true}) {
+    WirePeer p;
+    ASSERT_TRUE(p.be_connected());
+    p.poll();
+    const Time begin = p.now;
+    p.engine().close(p.now, p.id(), 0);
+    const auto close = WirePeer::only<wire::ControlPacket>(p.poll()).at(0);
+    if (refused) {
+      wire::AckPacket ack = p.acknowledge(close.s.path, 0);
+      ack.is_long = true;
+      const uint32_t bit = close.s.path_seq - p.engine_start(close.s.path);
+      ack.map.set(bit);
+      ack.refused.set(bit);
+      p.give(ack);
+    }
+    uint32_t cpsn = 1;
+    size_t closed = 0;
+    while (closed == 0 && p.now - begin < seconds(10)) {
+      p.give(p.control(wire::ControlOpcode::kAddAddr, cpsn++));
+      p.run(milliseconds(100));
+      for (const auto& e : p.events()) closed += e.kind == ConnectionEventKind::kClosed;
+    }
+    EXPECT_EQ(closed, 1u) << refused;
+    const Duration limit = nanoseconds(Settings{}.death_timeout) * 2;
+    EXPECT_LT(p.now - begin, (refused ? Duration{} : limit) + milliseconds(200)) << refused;
+  }
 }
 
 TEST(RulesSetup, OurCloseIsAControlPacketAndItsAcceptanceEndsIt) {

@@ -71,8 +71,9 @@ Outcome run(const Change& c, bool whole, wire::Opcode opcode) {
   }
   Outcome out;
   for (const auto& p : peer.placements) {
-    out.placements.push_back(std::to_string(p.packet) + "+" + std::to_string(p.payload_begin) +
-                             " " + std::to_string(p.length) + " at " + std::to_string(p.offset));
+    out.placements.push_back(std::to_string(p.rest.size()) + ":" + std::to_string(p.packet) + "+" +
+                             std::to_string(p.payload_begin) + " " + std::to_string(p.length) +
+                             " at " + std::to_string(p.offset));
   }
   for (const auto& sent : peer.run(microseconds(30))) out.sent.push_back(sent.bytes);
   out.drops.assign(peer.engine().drops().begin(), peer.engine().drops().end());

@@ -6,6 +6,7 @@
 #include "secure/hash.h"
 #include "secure/session.h"
 #include "tests/pair/secure_support.h"
+#include "tests/pair/wire_peer.h"
 
 namespace metaroce::pair {
 namespace {
@@ -240,6 +241,23 @@ TEST(Threat, SpoofedHellosFindAWallAndThePeerADoor) {
   EXPECT_TRUE(net.write(0, 0, 1000));
 }
 
+TEST(Threat, TheDoorIsOpenInSmallTablesToo) {
+  MR_COVERS("MR-CONN-007");
+  for (const uint32_t places : {2u, 4u, 8u, 64u}) {
+    MiniNet::Options options;
+    options.settings.max_connections = places;
+    options.settings.max_half_open = Settings{}.max_half_open;
+    SecureNet net(psk_config(), psk_config(), options);
+    for (uint64_t i = 0; i < 500; ++i) {
+      SocketAddress from = stranger(static_cast<uint8_t>(i));
+      from.bytes[2] = static_cast<uint8_t>(i >> 8);
+      net.send_raw(1, from, spoofed_hello(1000 + i));
+    }
+    net.run_for(milliseconds(1));
+    EXPECT_TRUE(net.open()) << places;
+  }
+}
+
 TEST(Threat, HalfOpenHandshakesDoNotStay) {
   MR_COVERS("MR-CONN-007");
   SecureNet net(psk_config(), psk_config());
@@ -270,8 +288,8 @@ TEST(Threat, NoAnswerIsLargerThanItsQuestion) {
   plain.nonce = 5;
   std::vector<std::byte> bytes(wire::kMaxHandshake);
   bytes.resize(wire::encode(plain, bytes.data()));
-  give(bytes, 1);                    // refused: plain
-  give(spoofed_hello(6), 2);         // refused: no such key
+  give(bytes, 1);             // refused: plain
+  give(spoofed_hello(6), 2);  // refused: no such key
   // One with a pinned key, whose private half the attacker lacks: ACCEPT, and never more.
   wire::HelloPacket h = plain;
   h.nonce = 7;
@@ -309,6 +327,107 @@ TEST(Threat, MalformedTlvsDropThePacketAndNothingElse) {
   EXPECT_GT(net.dropped(1, DropReason::kBadTlv) + net.dropped(1, DropReason::kBadLength), 100u);
   EXPECT_EQ(net.count(1, engine::ConnectionEventKind::kAccepted), 0u);
   EXPECT_TRUE(net.open());
+}
+
+// What an on-path attacker puts behind an ACCEPT is read in one go with it, before there are keys.
+TEST(Threat, NothingPlainIsTakenWithTheAcceptThatBringsTheKeys) {
+  MR_COVERS("MR-SEC-003");
+  Watched net;
+  std::vector<std::byte> accept;
+  net.meddle = [&](uint32_t from, uint32_t, std::vector<std::byte>& bytes) {
+    if (from == 0 || type_of_packet(bytes) != PacketType::kAccept) return true;
+    accept = bytes;
+    return false;
+  };
+  net.handle = net.connect(0, 1);
+  ASSERT_TRUE(net.run_until([&] { return !accept.empty(); }, milliseconds(100)));
+  wire::ControlPacket close;
+  close.s.connection = wire::load32(accept.data() + 4);
+  close.s.path_seq = wire::load32(accept.data() + 20);
+  close.s.cpsn = wire::load32(accept.data() + 24);
+  close.opcode = wire::ControlOpcode::kClose;
+  std::vector<std::byte> forged(128);
+  forged.resize(wire::encode(close, forged.data()));
+  engine::RxPacket rx[2] = {{accept, Ecn::kEct0, 0, net.node(1).address},
+                            {forged, Ecn::kEct0, 0, net.node(1).address}};
+  for (engine::RxPacket& packet : rx) {  // as a driver does it
+    size_t body = 0;
+    const std::span<std::byte> bytes = packet.bytes.data() == accept.data()
+                                           ? std::span<std::byte>(accept)
+                                           : std::span<std::byte>(forged);
+    ASSERT_EQ(net[0].open(net.now, bytes, packet.from, 0, body), engine::Opening::kPlain);
+  }
+  engine::Placement to[2];
+  net[0].on_packets(net.now, rx, to);
+  net.run_for(milliseconds(5));
+  EXPECT_EQ(net.count(0, engine::ConnectionEventKind::kConnected), 1u);
+  EXPECT_EQ(net.count(0, engine::ConnectionEventKind::kClosed), 0u);
+  EXPECT_EQ(net.dropped(0, DropReason::kBadTag), 1u);
+  EXPECT_TRUE(net.write(0, 0, 64));
+}
+
+// Who has no key sends our own HELLO back to us, so that we answer it with the key that we have.
+TEST(Threat, ItsOwnHelloIsNoPeer) {
+  MR_COVERS("MR-SEC-014");
+  MiniNet net({});
+  net.add(true, nullptr, 1, psk_config());
+  net.add(true, nullptr, 1, psk_config());
+  net.meddle = [&](uint32_t from, uint32_t to, std::vector<std::byte>& bytes) {
+    if (from == 0)
+      net.send_raw(0, net.node(1).address, bytes, type_of_packet(bytes) < PacketType::kHello);
+    return from == 0 && to == 0;  // the true peer hears nothing
+  };
+  net.connect(0, 1);
+  net.run_for(seconds(8));
+  EXPECT_EQ(net.count(0, engine::ConnectionEventKind::kConnected), 0u);
+  EXPECT_EQ(net.count(0, engine::ConnectionEventKind::kAccepted), 0u);
+  EXPECT_EQ(net.count(0, engine::ConnectionEventKind::kFailed), 1u);
+}
+
+// A HELLO from where a third party lives, its copy from the attacker's own address.
+TEST(Threat, ACopyOfAHelloAimsNothingAtAThirdParty) {
+  MR_COVERS("MR-CONN-012");
+  WirePeer p;
+  const auto hello = WirePeer::bytes_of(p.hello);
+  SocketAddress victim = plane_address(0, 1, 50'000);
+  victim.bytes[3] = 77;
+  engine::RxPacket rx{hello, Ecn::kEct0, 0, victim};
+  engine::Placement placement;
+  p.engine().on_packets(p.now, {&rx, 1}, {&placement, 1});
+  p.poll();
+  ASSERT_TRUE(p.say_hello());
+  p.give(p.confirm());
+  ASSERT_EQ(p.post(p.request(engine::Operation::kWrite, 1, 5000)), Status::kOk);
+  uint32_t mine = 0;
+  for (const WirePeer::Sent& s : p.run(milliseconds(100))) {
+    EXPECT_FALSE(s.to.same_host(victim));
+    ++mine;
+  }
+  EXPECT_GT(mine, 0u);
+}
+
+TEST(Threat, KeysOfLowOrderAreKnownBeforeAnythingIsComputed) {
+  MR_COVERS("MR-SEC-011");
+  Rng rng(5);
+  for (int i = 0; i < 32 * 255; ++i) {
+    secure::PublicKey key{};
+    key[static_cast<size_t>(i % 32)] = static_cast<std::byte>(i / 32 + 1);
+    secure::Secret shared;
+    if (secure::is_low_order(key) == secure::x25519(test_secret(7), key, shared)) {
+      ADD_FAILURE() << i;
+    }
+  }
+  SecureNet net(psk_config(), psk_config());
+  for (int i = 0; i < 2000; ++i) {
+    auto hello = *wire::decode_hello(spoofed_hello(1 + static_cast<uint64_t>(i)));
+    hello.params.security.ephemeral = {};
+    hello.params.security.ephemeral[31] = std::byte{0x80};
+    std::vector<std::byte> bytes(wire::kMaxHandshake);
+    bytes.resize(wire::encode(hello, bytes.data()));
+    net.send_raw(1, stranger(static_cast<uint8_t>(i)), bytes);
+  }
+  net.run_for(milliseconds(1));
+  EXPECT_EQ(net.dropped(1, DropReason::kBadField), 2000u) << "none got a place";
 }
 
 TEST(Threat, ABadPublicKeyGetsNoAnswer) {
@@ -364,6 +483,37 @@ TEST(Threat, GuessedKeysAreAnsweredSoOftenASecond) {
   EXPECT_EQ(net.node(1).placed_bytes, 64u);
 }
 
+TEST(Threat, NewConnectionsBringNoNewGuesses) {
+  MR_COVERS("MR-SEC-013");
+  MiniNet::Options options;
+  options.settings.key_guesses = 50;
+  SecureNet net(psk_config(), psk_config(), options);
+  const Time begin = net.now;
+  for (int round = 0; round < 8; ++round) {
+    net.node(0).events.clear();
+    net.node(1).events.clear();
+    ASSERT_TRUE(net.open());
+    for (uint16_t stream = 0; stream < 20; ++stream) {
+      engine::WorkRequest r;
+      r.id = ++net.last_id;
+      r.connection = net.handle;
+      r.stream = stream;
+      r.operation = engine::Operation::kWrite;
+      r.local = net.data.data();
+      r.length = 64;
+      r.remote_address = 0x10000;
+      r.remote_key = net.region.key + 1 + stream;
+      Status status = Status::kOk;
+      net[0].post(net.now, {&r, 1}, status);
+    }
+    net.run_for(milliseconds(2));
+    net[0].close(net.now, net.handle, 0);
+    net.run_for(milliseconds(40));
+  }
+  ASSERT_LT(net.now - begin, seconds(1));
+  EXPECT_GE(net.dropped(1, DropReason::kKeyGuess), 8 * 20 - 50u);
+}
+
 TEST(Threat, AHostilePeerWithTheKeyStaysWithinItsLimits) {
   MR_COVERS("MR-SEC-004");
   // It has the key, and sends well-sealed nonsense: every word of every packet at random, beyond
@@ -412,8 +562,8 @@ TEST(Threat, AnswersDoNotTellWhichIdsAreInUse) {
     probe.resize(probe.size() - wire::kTagBytes);
     size_t heard = 0;
     net.on_packet = [&](uint32_t from, uint32_t to, const std::vector<std::byte>& bytes) {
-      heard += from == 1 && to == net.size() &&
-               type_of_packet(bytes) == PacketType::kUnknownConnection;
+      heard +=
+          from == 1 && to == net.size() && type_of_packet(bytes) == PacketType::kUnknownConnection;
     };
     net.send_raw(1, stranger(), probe);
     net.run_for(milliseconds(20));

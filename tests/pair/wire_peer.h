@@ -90,7 +90,9 @@ class WirePeer {
       rx.push_back({bytes, Ecn::kEct0, 0, plane_address(0, 1, 50'000)});
     }
     rx.back().ecn = ecn_of_last;
-    std::vector<engine::Placement> to(all.size());
+    // As a driver's array: what an earlier call left in it must not matter.
+    static const message::Segment stale[] = {{nullptr, 7}};
+    std::vector<engine::Placement> to(all.size(), {.length = 3, .rest = stale, .first = 1});
     to.resize(engine_.on_packets(now, rx, to));
     for (const engine::Placement& p : to) {
       placements.push_back(p);
@@ -171,13 +173,18 @@ class WirePeer {
     for (const auto* packet : {&hello_bytes, &accept_bytes}) {
       const size_t fixed = packet == &hello_bytes ? 32 : 40;
       const size_t tlvs = wire::load32(packet->data() + 28) & 0xFFFF;
+      uint32_t hashed = 0;
       h.update(std::span(*packet).subspan(8, 20));
       for (size_t at = fixed; at < fixed + tlvs;) {
         const size_t size = (2 + std::to_integer<size_t>((*packet)[at + 1]) + 3) / 4 * 4;
         const bool cookie = (std::to_integer<uint8_t>((*packet)[at]) & 0x7F) == wire::tlv::kCookie;
         if (!cookie) h.update(std::span(*packet).subspan(at, size));
+        if (!cookie) hashed += static_cast<uint32_t>(size);
         at += size;
       }
+      std::array<std::byte, 4> w7;
+      wire::store32(w7.data(), (wire::load32(packet->data() + 28) & ~0xFFFFu) | hashed);
+      h.update(w7);
     }
     return __builtin_bswap64(h.finish());
   }
