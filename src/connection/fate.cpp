@@ -273,7 +273,7 @@ void Connection::on_control_accepted(uint32_t slot_index) {
       }
       return;
     case wire::ControlOpcode::kReset:
-      sender_.on_reset_accepted(body.stream);
+      sender_.on_reset_accepted(body.stream, body.generation != 0);
       return;
     case wire::ControlOpcode::kClose:
       fail(current_time_, Status::kClosed, ConnectionEventKind::kClosed);

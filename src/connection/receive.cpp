@@ -292,7 +292,11 @@ bool Connection::execute_control(Time now, const wire::ControlPacket& packet, co
       sender_.on_limit(packet.stream, packet.value);  // MR-MSG-050
       return true;
     case wire::ControlOpcode::kReset:
-      receiver_.on_reset(packet.stream, packet.value);
+      if (packet.generation != 0) {
+        receiver_.on_halt(packet.stream);
+      } else {
+        receiver_.on_reset(packet.stream);
+      }
       sender_.drop_responses(packet.stream);
       completions_hint_ = true;
       return true;

@@ -495,10 +495,12 @@ uint32_t Connection::queue_control(const wire::ControlPacket& body, uint16_t id)
 void Connection::send_resets() {
   uint16_t stream = 0;
   uint32_t final_msn = 0;
-  while (has_control_slot() && sender_.next_reset(stream, final_msn)) {
+  bool halt = false;
+  while (has_control_slot() && sender_.next_reset(stream, final_msn, halt)) {
     wire::ControlPacket reset;
     reset.opcode = wire::ControlOpcode::kReset;
     reset.stream = stream;
+    reset.generation = halt;
     reset.value = final_msn;
     queue_control(reset, kControlList);
   }

@@ -249,11 +249,12 @@ class World {
   void tell_news() {
     uint16_t stream = 0;
     while (receiver_.credit_news(stream)) tell_limit(stream);
-    while (sender_.next_reset(stream, final_msn_)) {
+    bool halt = false;
+    while (sender_.next_reset(stream, final_msn_, halt)) {
       EXPECT_EQ(stream, 0);
       EXPECT_EQ(final_msn_, fatal_msn_);
       ++resets_;
-      receiver_.on_reset(stream, final_msn_);
+      receiver_.on_reset(stream);
     }
   }
 

@@ -84,7 +84,6 @@ struct ReceiveStream {
   uint32_t next_stream = kNoIndex;
   uint32_t connection = 0;  ///< handle
   uint32_t queue = 0;       ///< shared queue; 0: none
-  uint32_t final_msn = 0;   ///< of the RESET heard; valid if reset_heard
   bool reset_heard = false;
   uint16_t id = 0;
   bool in_order = false;  ///< MR-MSG-060

@@ -475,6 +475,11 @@ void Receiver::close_stream(uint32_t index, Status first) {
                                               index);
   }
   while (!s.open.empty()) close_message(s.open.head);
+  flush_receives(index, first);
+}
+
+void Receiver::flush_receives(uint32_t index, Status first) {
+  ReceiveStream& s = pools_.streams()[index];
   while (!s.receives.empty()) {
     const uint32_t i = s.receives.head;
     const bool erased = pools_.receive_index().erase(pair_key(index, pools_.receives()[i].rq_seq));
@@ -487,15 +492,24 @@ void Receiver::close_stream(uint32_t index, Status first) {
   }
 }
 
-void Receiver::on_reset(uint16_t stream, uint32_t final_msn) {
+void Receiver::on_reset(uint16_t stream) {
   // What is complete in order was delivered when it completed; a message behind a hole is never
   // delivered, so nothing of the rest depends on the final MSN (MR-MSG-006).
   const uint32_t index = get_stream(stream);
   if (index == kNoIndex) return;
   ReceiveStream& s = pools_.streams()[index];
-  if (!s.reset_heard) s.final_msn = final_msn;
   s.reset_heard = true;
   if (!s.closed) close_stream(index, Status::kFlushed);
+}
+
+void Receiver::on_halt(uint16_t stream) {
+  const uint32_t index = find_stream(stream);
+  if (index == kNoIndex || pools_.streams()[index].closed) return;
+  ReceiveStream& s = pools_.streams()[index];
+  while (!s.open.empty()) close_message(s.open.head);
+  // What was posted to the stream waits for its next life. What it took from a shared queue would
+  // be lost to all others.
+  if (s.queue != 0) flush_receives(index, Status::kFlushed);
 }
 
 Status Receiver::close(uint16_t stream) {

@@ -143,9 +143,11 @@ class Receiver {
   /// The shared queue of this stream, which found it empty, has receives again.
   void on_queue_filled(uint16_t stream);
 
-  /// RESET from the peer: messages below final_msn that are complete are delivered, everything
-  /// else of the stream is dropped, posted receives are flushed. Idempotent.
-  void on_reset(uint16_t stream, uint32_t final_msn);
+  /// RESET from the peer: what is not delivered is dropped, posted receives are flushed.
+  /// Idempotent.
+  void on_reset(uint16_t stream);
+  /// The sender gave up for want of a receive: its unfinished messages go (MR-MSG-061).
+  void on_halt(uint16_t stream);
   /// Ends the stream from this side: what is posted is flushed, what comes is refused.
   Status close(uint16_t stream);
   /// The stream is as new from that MSN on (MR-MSG-007); false unless it was closed.
@@ -187,6 +189,7 @@ class Receiver {
   void give_early(uint32_t message);
   bool deliver(uint32_t stream, uint32_t receive, const Ending& ending);
   void advance(uint32_t stream);
+  void flush_receives(uint32_t index, Status first);
   void close_stream(uint32_t stream, Status first);
   void finish(uint32_t receive, Status status);
 

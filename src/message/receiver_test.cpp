@@ -80,12 +80,39 @@ TEST_F(ReceiverTest, CompletesInMsnOrder) {
   EXPECT_EQ(pools.messages().used(), 0u);
 }
 
+TEST_F(ReceiverTest, ASenderThatGaveUpLeavesNothingBehind) {
+  MR_COVERS("MR-MSG-061");
+  const uint32_t queue = *pools.create_queue();
+  ASSERT_EQ(receiver.set_options(7, {.shared_queue = queue}), Status::kOk);
+  ReceiveRequest r;
+  r.shared_queue = queue;
+  r.buffer = buffer.data();
+  r.length = 256;
+  for (r.id = 50; r.id < 53; ++r.id) ASSERT_EQ(pools.post_shared(r), Status::kOk);
+  post(1);
+  post(2);
+  for (const uint16_t stream : {uint16_t{0}, uint16_t{7}}) {
+    EXPECT_EQ(feed(packet(Opcode::kSend, 1, 0, 100, true, 1, stream)), kAccepted);
+  }
+  EXPECT_EQ(pools.messages().used(), 2u);
+  receiver.on_halt(0);
+  receiver.on_halt(7);
+  EXPECT_EQ(pools.messages().used(), 0u);
+  // Its own receives stay for the stream's next life, a borrowed one is told.
+  ASSERT_EQ(receiver.poll(done), 1u);
+  EXPECT_EQ(done[0].id, 50u);
+  EXPECT_EQ(done[0].status, Status::kFlushed);
+  EXPECT_EQ(pools.queue_length(queue), 2u);
+  receiver.on_reset(0);
+  EXPECT_EQ(receiver.poll(done), 2u);
+}
+
 TEST_F(ReceiverTest, AClosedStreamStarvesForNothing) {
   const uint32_t queue = *pools.create_queue();
   {
     Receiver other(pools, settings, 0x20002);
     ASSERT_EQ(other.set_options(7, {.shared_queue = queue}), Status::kOk);
-    other.on_reset(7, 0);
+    other.on_reset(7);
     other.on_credit_asked(7);  // a probe that was under way
   }
   ConnectionHandle connection = 0;
@@ -218,8 +245,8 @@ TEST_F(ReceiverTest, ResetFlushesOnceAndForGood) {
   for (uint64_t i = 1; i <= 3; ++i) post(i);
   EXPECT_EQ(feed(packet(Opcode::kSend, 0, 0, 10, true, 0)), kAccepted);
   EXPECT_EQ(feed(packet(Opcode::kSend, 1, 0, 10, false, 1)), kAccepted);
-  receiver.on_reset(0, 1);
-  receiver.on_reset(0, 1);
+  receiver.on_reset(0);
+  receiver.on_reset(0);
   ASSERT_EQ(receiver.poll(done), 3u);
   EXPECT_EQ(done[0].status, Status::kOk);
   EXPECT_EQ(done[1].status, Status::kFlushed);

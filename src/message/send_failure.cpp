@@ -188,8 +188,7 @@ bool Sender::comes_before(const SendRecord& r, const RetryRecord& retry,
   return r.msn == msn ? retry.offset < other.offset : seq_lt(r.msn, msn);
 }
 
-/// The receiver was asked often enough. It is not told: nothing of it is wrong, and what it posts
-/// stays posted.
+/// The receiver was asked often enough. Nothing of it is wrong, and what it posts stays posted.
 void Sender::fail_not_ready(uint32_t send) { fail(send, Status::kNotReady); }
 
 /// The request and all later ones of its stream are over; earlier ones go on.
@@ -299,10 +298,15 @@ Status Sender::reset(uint16_t stream) {
   return Status::kOk;
 }
 
-void Sender::on_reset_accepted(uint16_t stream) {
+void Sender::on_reset_accepted(uint16_t stream, bool halt) {
   const uint32_t index = find_stream(stream);
-  if (index != kNoIndex && pools_.streams()[index].reset_told) {
-    pools_.streams()[index].reset_accepted = true;
+  if (index == kNoIndex) return;
+  SendStream& s = pools_.streams()[index];
+  if (halt) {
+    s.halt_accepted = s.halt_told;
+    advance(index);
+  } else if (s.reset_told) {
+    s.reset_accepted = true;
   }
 }
 
@@ -321,6 +325,7 @@ bool Sender::reopen(uint16_t stream) {
   if (!may_reopen(stream)) return false;
   SendStream& s = pools_.streams()[index];
   s.failed = s.error_given = s.reset_told = s.reset_accepted = s.draining = false;
+  s.halt_told = s.halt_accepted = s.silent_reset = false;
   s.known = true;
   s.next_msn = s.known_msn;  // MR-MSG-064
   s.next_rq = s.known_rq;
@@ -328,11 +333,12 @@ bool Sender::reopen(uint16_t stream) {
   return true;
 }
 
-bool Sender::next_reset(uint16_t& stream, uint32_t& final_msn) {
+bool Sender::next_reset(uint16_t& stream, uint32_t& final_msn, bool& halt) {
   if (first_reset_ == kNoIndex) return false;
   SendStream& s = pools_.streams()[first_reset_];
   stream = s.id;
   final_msn = s.fail_msn;
+  halt = !s.reset_told;  // one follows the other, never both at once
   first_reset_ = s.next_reset;
   return true;
 }

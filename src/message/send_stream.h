@@ -126,6 +126,8 @@ struct SendStream {
   bool error_given = false;  ///< the completion that names the cause is out; the rest is flushed
   bool reset_told = false;
   bool reset_accepted = false;
+  bool halt_told = false;  ///< RESET that leaves the peer its receives (MR-MSG-061)
+  bool halt_accepted = false;
 };
 
 inline uint64_t stream_key(ConnectionHandle connection, uint16_t stream) {

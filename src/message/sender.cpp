@@ -642,13 +642,27 @@ bool Sender::advance(uint32_t index) {
     s.error_given = true;
     s.fail_msn = s.next_msn;
   }
-  const bool over = s.head == kNoIndex;
-  if (s.failed && !s.responses && !s.reset_told && !s.silent_reset && over) queue_reset(index);
+  if (s.failed && !s.responses && s.head == kNoIndex) tell_end(index);
   return moved;
 }
 
+/// MR-MSG-061: for want of a receive the peer is told only to drop what it holds of the stream; the
+/// RESET that ends it for good comes when somebody wants it, and not before that was heard: what
+/// arrives later would concern the stream's next life.
+void Sender::tell_end(uint32_t index) {
+  SendStream& s = pools_.streams()[index];
+  if (dead_) return;
+  if (s.silent_reset) {
+    if (s.halt_told) return;
+    s.halt_told = true;
+  } else {
+    if (s.reset_told || (s.halt_told && !s.halt_accepted)) return;
+    s.reset_told = true;
+  }
+  queue_reset(index);
+}
+
 void Sender::queue_reset(uint32_t index) {
-  pools_.streams()[index].reset_told = true;
   pools_.streams()[index].next_reset = kNoIndex;
   (first_reset_ == kNoIndex ? first_reset_ : pools_.streams()[last_reset_].next_reset) = index;
   last_reset_ = index;

@@ -115,7 +115,7 @@ class Sender {
   /// Ends what is posted with kFlushed, as soon as its fragments are decided; RESET follows.
   Status reset(uint16_t stream);
   /// The peer accepted our RESET of the stream.
-  void on_reset_accepted(uint16_t stream);
+  void on_reset_accepted(uint16_t stream, bool halt);
   /// The stream is as new, with the numbers it had (MR-MSG-007); false while anything of its past
   /// is open.
   bool reopen(uint16_t stream);
@@ -203,7 +203,8 @@ class Sender {
   void note_asked(uint16_t stream, uint8_t path, uint32_t seq);
 
   /// A stream that failed and whose peer must be told (RESET): the final MSN; one call each.
-  bool next_reset(uint16_t& stream, uint32_t& final_msn);
+  /// `halt`: the peer keeps its receives (MR-MSG-061).
+  bool next_reset(uint16_t& stream, uint32_t& final_msn, bool& halt);
   bool has_reset() const { return first_reset_ != kNoIndex; }
 
   /// Ends all that is posted: the oldest request of each stream gets `first`, the rest kFlushed.
@@ -237,6 +238,7 @@ class Sender {
   void no_longer_outstanding(SendRecord& record);
   void start(uint32_t operation);
   void settle_responses(uint32_t index);
+  void tell_end(uint32_t index);
   void queue_reset(uint32_t index);
   void fail_not_ready(uint32_t send);
   bool comes_before(const SendRecord& r, const RetryRecord& retry, const RetryRecord& other) const;

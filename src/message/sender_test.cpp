@@ -251,11 +251,13 @@ TEST_F(SenderTest, ADrainedStreamTellsItsPeerWhateverItSentBefore) {
   MR_COVERS("MR-MSG-006");
   uint16_t stream = 0;
   uint32_t final_msn = 9;
+  bool halt = true;
   ASSERT_EQ(sender.drain(3), Status::kOk);  // nothing was ever posted
   EXPECT_EQ(post(1, Operation::kWrite, 10, 3), Status::kClosed);
-  ASSERT_TRUE(sender.next_reset(stream, final_msn));
+  ASSERT_TRUE(sender.next_reset(stream, final_msn, halt));
   EXPECT_EQ(stream, 3);
   EXPECT_EQ(final_msn, 0u);
+  EXPECT_FALSE(halt);
   EXPECT_EQ(post(1, Operation::kWrite, 10, 3), Status::kClosed) << "also when all is done";
 
   ASSERT_EQ(sender.set_options(4, {.rnr_retry = 0}), Status::kOk);
@@ -263,10 +265,17 @@ TEST_F(SenderTest, ADrainedStreamTellsItsPeerWhateverItSentBefore) {
   EXPECT_FALSE(sender.ready(now));
   sender.note_asked(4, 1, 7);
   EXPECT_TRUE(limit16(4, 0));
-  EXPECT_FALSE(sender.next_reset(stream, final_msn)) << "the receives of the peer stay posted";
+  // The peer drops what it holds of the stream, and keeps its receives.
+  ASSERT_TRUE(sender.next_reset(stream, final_msn, halt));
+  EXPECT_TRUE(halt);
   ASSERT_EQ(sender.drain(4), Status::kOk);
-  ASSERT_TRUE(sender.next_reset(stream, final_msn));
+  EXPECT_FALSE(sender.next_reset(stream, final_msn, halt)) << "before that was heard";
+  sender.on_reset_accepted(4, true);
+  ASSERT_TRUE(sender.next_reset(stream, final_msn, halt));
   EXPECT_EQ(stream, 4);
+  EXPECT_FALSE(halt);
+  EXPECT_FALSE(sender.may_reopen(4));
+  sender.on_reset_accepted(4, false);
 }
 
 TEST_F(SenderTest, TheOrderOfAStreamDoesNotChangeUnderItsRequests) {
@@ -346,23 +355,25 @@ TEST_F(SenderTest, FatalRefusalNamesTheCauseOnce) {
   EXPECT_EQ(sender.poll(done), 0u);
   uint16_t stream = 9;
   uint32_t final_msn = 9;
-  EXPECT_FALSE(sender.next_reset(stream, final_msn));  // the first message may still arrive
+  bool halt = true;
+  EXPECT_FALSE(sender.next_reset(stream, final_msn, halt));  // the first message may still arrive
   sender.on_refused(now, first[0], Refusal::kVoid, Duration{});
   sender.on_accepted(first[1].send);
   const auto retry = take();  // of the first, and nothing else any more
   ASSERT_EQ(retry.size(), 1u);
   EXPECT_EQ(header(retry[0]).msn, 0u);
   sender.on_accepted(retry[0].send);
-  EXPECT_FALSE(sender.next_reset(stream, final_msn));  // MR-MSG-064: the fate of others is open
-  ASSERT_EQ(sender.poll(done), 1u);                    // the driver may still read the second
+  EXPECT_FALSE(
+      sender.next_reset(stream, final_msn, halt));  // MR-MSG-064: the fate of others is open
+  ASSERT_EQ(sender.poll(done), 1u);                 // the driver may still read the second
   sender.on_accepted(third[0].send);
   sender.on_accepted(third[1].send);
-  EXPECT_FALSE(sender.next_reset(stream, final_msn));
+  EXPECT_FALSE(sender.next_reset(stream, final_msn, halt));
   sender.on_refused(now, second[1], Refusal::kVoid, Duration{});
-  ASSERT_TRUE(sender.next_reset(stream, final_msn));
+  ASSERT_TRUE(sender.next_reset(stream, final_msn, halt));
   EXPECT_EQ(stream, 0);
   EXPECT_EQ(final_msn, 1u);
-  EXPECT_FALSE(sender.next_reset(stream, final_msn));
+  EXPECT_FALSE(sender.next_reset(stream, final_msn, halt));
   ASSERT_EQ(sender.poll(done), 4u);
   EXPECT_EQ(done[0].status, Status::kLength);
   for (size_t i = 1; i < 4; ++i) {

@@ -33,6 +33,7 @@ static_assert(control_bytes(ControlOpcode::kPathOpen) == kMaxControl);
 uint32_t word6(const ControlPacket& c) {
   switch (c.opcode) {
     case ControlOpcode::kReset:
+      return c.generation & 1;
     case ControlOpcode::kCredit:
     case ControlOpcode::kClose:
       return 0;
@@ -49,6 +50,9 @@ DropReason load_words(const std::byte* p, ControlPacket& c) {
   const uint32_t w8 = c.opcode == ControlOpcode::kKeyUpdate ? 0 : load32(p + 32);
   switch (c.opcode) {
     case ControlOpcode::kReset:
+      c.generation &= 1;
+      c.value = w8;
+      return DropReason::kNone;
     case ControlOpcode::kCredit:
     case ControlOpcode::kClose:
       c.generation = 0;

@@ -301,15 +301,6 @@ bool Model::may_end_before(uint32_t s, const Request& r, const Mortal& m) const 
   });
 }
 
-bool Model::left_unsaid() const {
-  for (const auto& side : directions_) {
-    for (const Direction& d : side) {
-      if (d.cause == Cause::kNoReceive) return true;
-    }
-  }
-  return false;
-}
-
 void Model::settle_silent() {
   for (uint32_t s = 0; s < 2; ++s) {
     for (Direction& d : directions_[s]) {

@@ -155,7 +155,6 @@ class Model {
   /// A request failed for want of a receive: the peer is not told, and keeps what came behind it
   /// until the stream is reset.
   bool may_end_before(uint32_t s, const Request& r, const Mortal& m) const;
-  bool left_unsaid() const;
   /// At the end: all memory.
   void check_image();
 

@@ -491,7 +491,7 @@ void Runner::finale() {
     model_.settle_silent();
     // A RESET may be under way, through a network that is dark.
     pair_->run_until([&] { return lost() || pools_empty(); }, milliseconds(50));
-    if (!lost() && !model_.left_unsaid() && !model_.long_dark) check_pools("at rest");
+    if (!lost() && !model_.long_dark) check_pools("at rest");
     model_.side(0).closed = true;
     pair_->engine(0).close(pair_->now(), pair_->connection(0), wire::close_code::kNormal);
     pair_->poll(0);

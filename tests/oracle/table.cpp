@@ -44,7 +44,6 @@ Status first_status(int row, Cause cause) {
     case Cause::kNoReceive:
       return send || ends_key || kind == StepKind::kWriteImm ? Status::kNotReady : Status::kOk;
     case Cause::kOwnReset:
-    case Cause::kDrain:
       return Status::kFlushed;
     case Cause::kPeerReset:
     case Cause::kPeerAbort:
@@ -54,6 +53,7 @@ Status first_status(int row, Cause cause) {
       return Status::kClosed;
     case Cause::kDeath:
       return Status::kUnresponsive;
+    case Cause::kDrain:  // what is posted after it is not taken
     case Cause::kNone:
     case Cause::kCount:
       break;
@@ -109,6 +109,7 @@ void Table::add(const Table& other) {
 bool possible(int row, Cause cause, Status status) {
   if (row == kRequestKinds) return possible_receive(cause, status);
   if (cause == Cause::kNone) return status == Status::kOk;
+  if (cause == Cause::kDrain) return status == Status::kOk;
   // Behind the request that a fault ended, all end so.
   if (status == Status::kFlushed) return true;
   if (status == Status::kOk) {
@@ -116,7 +117,7 @@ bool possible(int row, Cause cause, Status status) {
     if (cause == Cause::kMortal || cause == Cause::kWindow) {
       return first_status(row, cause) != Status::kOk;
     }
-    return cause == Cause::kPeerReset || cause == Cause::kDrain;
+    return cause == Cause::kPeerReset;
   }
   return status == first_status(row, cause);
 }
