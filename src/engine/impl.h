@@ -490,7 +490,7 @@ class Engine::Impl {
     return status;
   }
 
-  /// What was placed before them is placed now: every call but on_packets begins with it.
+  /// What was placed before them is placed now: every call that shows or sends anything begins so.
   void execute_atomics() {
     if (shared_.atomics.empty()) return;
     while (!shared_.atomics.empty()) {

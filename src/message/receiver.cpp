@@ -10,7 +10,8 @@ namespace metaroce::message {
 
 namespace {
 
-// ACKs carry the low 16 bits of a limit: it must not run further ahead of what the peer knows.
+// ACKs carry the low 16 bits of a limit: it must not run further ahead of what the peer knows
+// (MR-ACK-033).
 constexpr uint32_t kMostAhead = 32767;
 constexpr uint32_t kMostShared = 4096;
 

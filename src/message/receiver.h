@@ -109,13 +109,15 @@ class Receiver {
   /// kFull: no record left; kInvalid: too many segments, or the stream has a shared queue. The
   /// stream is created if needed.
   Status post(const ReceiveRequest& request);
-  /// kFull: no record left; kUnknownHandle: no such queue; kInvalid: receives are posted already.
+  /// kFull: no record left; kUnknownHandle: no such queue; kInvalid: another queue than
+  /// before, or a change of order while messages are open.
   Status set_options(uint16_t stream, const StreamOptions& options);
 
   /// Checks stream, span (MSN - delivered < span, else kSpan; below delivered: kStreamClosed is
   /// wrong, such a packet is kUnknown-refused and counted), credit (kNotReady), length (kLength),
   /// space (kNoOpenMessage; the last entry only for MSN = delivered). Changes nothing but may
-  /// create the stream; an admission that is not committed must leave no trace.
+  /// create the stream; an admission that is not committed leaves no other trace
+  /// than that a buffer was too short.
   Admission admit(const wire::DataPacket& packet);
 
   /// Counts an admitted packet as accepted, completes and delivers what is complete. `operation`:

@@ -107,6 +107,20 @@ TEST_F(ReceiverTest, ASenderThatGaveUpLeavesNothingBehind) {
   EXPECT_EQ(receiver.poll(done), 2u);
 }
 
+TEST(ReceiverLimit, NoMoreIsAnnouncedThanAnAckCanTell) {
+  MR_COVERS("MR-ACK-033");
+  Settings settings;
+  settings.max_receives = 40'000;
+  ReceivePools pools(settings);
+  Receiver receiver(pools, settings, 0x10001);
+  ReceiveRequest r;
+  r.stream = 3;
+  for (r.id = 0; r.id < 40'000; ++r.id) {
+    ASSERT_EQ(receiver.post(r), Status::kOk);
+    ASSERT_EQ(receiver.limit(3), std::min<uint64_t>(r.id + 1, 32'767));
+  }
+}
+
 TEST_F(ReceiverTest, AClosedStreamStarvesForNothing) {
   const uint32_t queue = *pools.create_queue();
   {
