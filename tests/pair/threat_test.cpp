@@ -430,7 +430,7 @@ TEST(Threat, KeysOfLowOrderAreKnownBeforeAnythingIsComputed) {
   EXPECT_EQ(net.dropped(1, DropReason::kBadField), 2000u);
   // None got a place, or its nonce would be remembered.
   net.drop = [](uint32_t, const std::vector<std::byte>&) { return true; };
-  net.send_raw(1, stranger(), spoofed_hello(1));
+  net.send_raw(1, stranger(), spoofed_hello(2000));  // the last
   net.run_for(milliseconds(1));
   EXPECT_EQ(net[1].memory().connections, 1u);
 }
