@@ -118,7 +118,7 @@ typedef struct mr_context_options {
   uint32_t receive_buffer;      /* bytes asked of the system for each plane; 0: 8 MiB */
   uint32_t send_buffer;         /* the same for sending; 0: 1 MiB */
   int64_t spin_ns;              /* look for work this long before blocking; 0: 50 us, < 0: never */
-  uint64_t seed;                /* of ids, keys and ports, for tests; 0: from the system */
+  uint64_t seed;                /* of ids and ports, for tests; 0: from the system. Not with keys */
   const char *faults;           /* faults to inject, as `metaroce send --fault`; NULL: none */
   uint32_t security;            /* mr_security; 0: required when keys are given */
   uint32_t peer_key_count;
@@ -212,6 +212,11 @@ typedef struct mr_connect_options {
   const char *const *peers; /* "host", "host:port" or "[v6]:port"; [0] first, [i] for plane i */
   size_t peer_count;        /* at most 16 */
   uint16_t port;            /* for peers without one; 0: 28672 */
+  uint16_t reserved;
+  uint32_t reserved2;
+  const char *identity;      /* name of the own key; NULL: as the context, "": the first */
+  const char *peer_key_name; /* name of the key that the peer must have; NULL: as the context,
+                                "": any that is trusted */
 } mr_connect_options;
 
 /* [context] Asks a peer; MR_EVENT_CONNECTED or MR_EVENT_FAILED follows. Names are looked up, which
@@ -432,6 +437,8 @@ typedef struct mr_connection_info {
   uint64_t bytes_sent;        /* payload accepted by the peer */
   uint64_t bytes_received;    /* payload placed */
   char peer[64];
+  char suite[24];         /* "AES-128-GCM" ...; "": plain, neither encrypted nor authenticated */
+  char peer_key_name[72]; /* name of the key that the peer proved to have; "": plain */
 } mr_connection_info;
 
 typedef struct mr_path_info {

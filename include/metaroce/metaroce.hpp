@@ -122,17 +122,21 @@ class Context {
     return Region(get(), info);
   }
 
-  Connection connect(const std::vector<std::string>& peers, Timeout timeout = {}) {
+  /// The names of keys are those of mr_connect_options; "": as the context has them.
+  Connection connect(const std::vector<std::string>& peers, Timeout timeout = {},
+                     const std::string& peer_key_name = {}, const std::string& identity = {}) {
     Connection connection = 0;
     const std::vector<const char*> list = pointers(peers);
-    const mr_connect_options o = connect_options(list);
+    const mr_connect_options o = connect_options(list, peer_key_name, identity);
     check(mr_connect(get(), &o, ns(timeout), &connection));
     return connection;
   }
-  Connection start_connect(const std::vector<std::string>& peers) {
+  Connection start_connect(const std::vector<std::string>& peers,
+                           const std::string& peer_key_name = {},
+                           const std::string& identity = {}) {
     Connection connection = 0;
     const std::vector<const char*> list = pointers(peers);
-    const mr_connect_options o = connect_options(list);
+    const mr_connect_options o = connect_options(list, peer_key_name, identity);
     check(mr_connect_start(get(), &o, &connection));
     return connection;
   }
@@ -232,11 +236,15 @@ class Context {
     for (const std::string& text : list) out.push_back(text.c_str());
     return out;
   }
-  static mr_connect_options connect_options(const std::vector<const char*>& peers) {
+  static mr_connect_options connect_options(const std::vector<const char*>& peers,
+                                            const std::string& peer_key_name,
+                                            const std::string& identity) {
     mr_connect_options o{};
     o.size = sizeof o;
     o.peers = peers.data();
     o.peer_count = peers.size();
+    if (!peer_key_name.empty()) o.peer_key_name = peer_key_name.c_str();
+    if (!identity.empty()) o.identity = identity.c_str();
     return o;
   }
   static int64_t ns(Timeout timeout) { return timeout ? timeout->count() : -1; }

@@ -91,6 +91,43 @@ uint64_t system_seed() {
   return seed;
 }
 
+/// MR-SEC-023
+bool leaves_time_for_update(const Settings& s) {
+  return s.key_update_packets <= s.key_limit_packets - s.key_limit_packets / 4;
+}
+
+/// Options that would give less security than whoever wrote them meant.
+Expected<void, Error> check_security(const EndpointOptions& options) {
+  const auto wrong = [](std::string text) {
+    return unexpected(Error{Status::kInvalid, EINVAL, std::move(text)});
+  };
+  const bool keys = options.security.policy != secure::Policy::kPlain;
+  if (keys && !options.security.has_keys()) {  // MR-SEC-021
+    return wrong(
+        "security needs keys: a pre-shared key, or an own X25519 key and at least one of a peer");
+  }
+  std::string names = secure::unusable_names(options.security, options.identity, options.peer_key);
+  if (!names.empty()) return wrong(std::move(names));  // MR-SEC-020, MR-SEC-021
+  const Settings& s = options.settings;
+  if (!leaves_time_for_update(s)) {
+    return wrong(
+        "key_update_packets is " + std::to_string(s.key_update_packets) +
+        " and key_limit_packets " + std::to_string(s.key_limit_packets) +
+        "; the update must begin by three quarters of the limit, or connections end before "
+        "the peer has the next key: lower key_update_packets or raise key_limit_packets");
+  }
+  if (keys && !options.record.empty()) {
+    return wrong(
+        "a secured endpoint cannot be recorded: the recording would have to hold its keys");
+  }
+  if (keys && options.seed != 0) {  // MR-SEC-022
+    return wrong("the seed is " + std::to_string(options.seed) +
+                 ", and there are keys: keys made from a seed can be guessed and come again; do "
+                 "without the seed, or without keys");
+  }
+  return {};
+}
+
 }  // namespace
 
 Endpoint::Endpoint(const EndpointOptions& options)
@@ -102,17 +139,8 @@ Endpoint::~Endpoint() {
 }
 
 Expected<std::unique_ptr<Endpoint>, Error> Endpoint::open(const EndpointOptions& options) {
+  if (auto sound = check_security(options); !sound) return unexpected(sound.error());
   const bool keys = options.security.policy != secure::Policy::kPlain;
-  if (keys && !options.security.has_keys()) {
-    return unexpected(Error{Status::kInvalid, EINVAL,
-                            "security needs keys: a pre-shared key, or an own X25519 key and at "
-                            "least one of a peer"});
-  }
-  if (keys && !options.record.empty()) {
-    return unexpected(Error{Status::kInvalid, EINVAL,
-                            "a secured endpoint cannot be recorded: the recording would have to "
-                            "hold its keys"});
-  }
   std::unique_ptr<Endpoint> endpoint(new Endpoint(options));
   driver::UdpOptions udp;
   udp.local = options.local;
@@ -281,10 +309,6 @@ Error Endpoint::connect_error(const SocketAddress& peer, Status status, Duration
                   "route and the interface"};
     case Status::kNotTrusted:
       return {status, EACCES, who + " " + distrust_text(detail, options_.security.policy)};
-    case Status::kInvalid:
-      return {status, EINVAL,
-              who + ": there is no key named \"" + options_.identity + "\" or no pinned key \"" +
-                  options_.peer_key + "\""};
     case Status::kMismatch:
       return {status, EPROTO, who + " " + mismatch_text(detail)};
     case Status::kFull:
@@ -306,7 +330,7 @@ Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddres
   const engine::ConnectRequest request = request_to(peer);
   const Time begin = driver::now();
   const auto handle = tapped().connect(begin, request);
-  if (!handle) return unexpected(connect_error(peer[0], handle.error(), timeout));
+  if (!handle) return unexpected(request_error(request, handle.error()));
   const Time end = begin + timeout;
   ConnectionEvent event;
   for (;;) {
@@ -327,14 +351,28 @@ Expected<ConnectionHandle, Error> Endpoint::connect(std::span<const SocketAddres
   }
 }
 
-engine::ConnectRequest Endpoint::request_to(std::span<const SocketAddress> peer) const {
-  return {{peer.begin(), peer.end()}, options_.identity, options_.peer_key};
+engine::ConnectRequest Endpoint::request_to(std::span<const SocketAddress> peer,
+                                            const KeyNames& keys) const {
+  return {{peer.begin(), peer.end()},
+          keys.identity.value_or(options_.identity),
+          keys.peer_key.value_or(options_.peer_key)};
 }
 
-Expected<ConnectionHandle, Error> Endpoint::start_connect(std::span<const SocketAddress> peer) {
+Error Endpoint::request_error(const engine::ConnectRequest& request, Status status) const {
+  const std::string names =
+      secure::unusable_names(options_.security, request.identity, request.peer_key);
+  if (status != Status::kInvalid || names.empty()) {
+    return connect_error(request.peer[0], status, {});
+  }
+  return {status, EINVAL, driver::to_string(request.peer[0]) + ": " + names};
+}
+
+Expected<ConnectionHandle, Error> Endpoint::start_connect(std::span<const SocketAddress> peer,
+                                                          const KeyNames& keys) {
   if (peer.empty()) return unexpected(Error{Status::kInvalid, EINVAL, "no address to connect to"});
-  const auto handle = tapped().connect(driver::now(), request_to(peer));
-  if (!handle) return unexpected(connect_error(peer[0], handle.error(), {}));
+  const engine::ConnectRequest request = request_to(peer, keys);
+  const auto handle = tapped().connect(driver::now(), request);
+  if (!handle) return unexpected(request_error(request, handle.error()));
   return *handle;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,7 +62,9 @@ struct EndpointOptions {
   bool accept = false;  ///< peers may connect
   Settings settings;
   driver::FaultSpec faults;
-  uint64_t seed = 0;  ///< of ids, keys and ports; 0: from the system's cryptographic generator
+  /// Of ids and ports, to repeat a run; 0: from the system's cryptographic generator. Not with
+  /// keys: those of a connection could be guessed.
+  uint64_t seed = 0;
   secure::Config security;  ///< keys; the default is plain
   std::string identity;     ///< which own key connect() uses, by name; "": the first
   std::string peer_key;     ///< the pinned key that the peer of connect() must have; "": any
@@ -77,6 +80,12 @@ struct EndpointOptions {
   /// posted at once leaves before the acknowledgements. For owners that always come back soon: what
   /// is owed waits for their next call.
   bool reply_first = false;
+};
+
+/// The keys of one attempt by name; what is not given is as in EndpointOptions.
+struct KeyNames {
+  std::optional<std::string> identity;
+  std::optional<std::string> peer_key;
 };
 
 struct Region {
@@ -109,7 +118,8 @@ class Endpoint {
   /// `timeout`; kRefused or kUnreachable as soon as the network says so; kMismatch; kFull.
   Expected<ConnectionHandle, Error> connect(std::span<const SocketAddress> peer, Duration timeout);
   /// Asks and does not wait: kConnected or kFailed follows as an event.
-  Expected<ConnectionHandle, Error> start_connect(std::span<const SocketAddress> peer);
+  Expected<ConnectionHandle, Error> start_connect(std::span<const SocketAddress> peer,
+                                                  const KeyNames& keys = {});
   /// What an event kFailed of start_connect() means, in one line.
   Error failure(const ConnectionEvent& event) const;
   /// Waits for a peer that connects; kUnresponsive after `timeout`.
@@ -196,7 +206,9 @@ class Endpoint {
  private:
   struct CountingEngine;
   CountingEngine tapped();
-  engine::ConnectRequest request_to(std::span<const SocketAddress> peer) const;
+  engine::ConnectRequest request_to(std::span<const SocketAddress> peer,
+                                    const KeyNames& keys = {}) const;
+  Error request_error(const engine::ConnectRequest& request, Status status) const;
   Expected<void, Error> open_taps(engine::EngineConfig& config, uint64_t seed);
   explicit Endpoint(const EndpointOptions& options);
   uint64_t tune(const telemetry::Tune& what);

@@ -87,8 +87,11 @@ std::unique_ptr<SecureSetup> choose_security(const secure::Config& config,
   } else if (!config.own.empty()) {
     setup->own = &config.own.front();
   }
-  if (!peer.empty()) setup->peer = find_name(config.peers, peer);
-  if (!peer.empty() && setup->own != nullptr) setup->psk = nullptr;
+  if (!peer.empty()) {
+    setup->peer = find_name(config.peers, peer);
+    // MR-SEC-020: whoever holds a pre-shared key can pose as any peer, so it proves none.
+    setup->psk = nullptr;
+  }
   known = (setup->psk != nullptr || (setup->own != nullptr && !config.peers.empty())) &&
           peer.empty() == (setup->peer == nullptr);
   setup->mode = setup->psk != nullptr ? Mode::kPsk : Mode::kX25519;

@@ -57,4 +57,9 @@ struct Config {
   }
 };
 
+/// Why no attempt can be made as `identity` to the pinned key `peer` (each may be empty: none
+/// named), with the remedy, in one line; empty when one can (MR-SEC-020).
+std::string unusable_names(const Config& config, const std::string& identity,
+                           const std::string& peer);
+
 }  // namespace metaroce::secure

@@ -47,40 +47,41 @@ void Sha256::update(Bytes bytes) {
 
 Digest Sha256::finish() {
   Digest out;
+  finish(out);
+  return out;
+}
+
+void Sha256::finish(std::span<std::byte, 32> out) {
   const int done =
       EVP_DigestFinal_ex(context_, reinterpret_cast<unsigned char*>(out.data()), nullptr);
   MR_ASSERT(done == 1);
   begin();
-  return out;
 }
 
-Digest hmac(Bytes key, std::initializer_list<Bytes> parts) {
+void hmac(Bytes key, std::initializer_list<Bytes> parts, std::span<std::byte, 32> out) {
   // Made once: keys go on while packets fly, and nothing is allocated then.
   static thread_local Sha256 hash;
   std::array<std::byte, kBlock> block{};
   if (key.size() > kBlock) {
     hash.update(key);
-    const Digest shorter = hash.finish();
-    std::copy(shorter.begin(), shorter.end(), block.begin());
+    hash.finish(std::span(block).first<32>());
   } else {
     std::copy(key.begin(), key.end(), block.begin());
   }
   for (std::byte& b : block) b ^= std::byte{0x36};
   hash.update(block);
   for (const Bytes part : parts) hash.update(part);
-  const Digest inner = hash.finish();
+  Digest inner;
+  hash.finish(inner);
   for (std::byte& b : block) b ^= std::byte{0x36 ^ 0x5c};
   hash.update(block);
   hash.update(inner);
   wipe(block);
-  return hash.finish();
+  wipe(inner);
+  hash.finish(out);
 }
 
-void hkdf_extract(Bytes salt, Bytes input, Secret& out) {
-  Digest prk = hmac(salt, {input});
-  std::copy(prk.begin(), prk.end(), out.bytes().begin());
-  wipe(prk);
-}
+void hkdf_extract(Bytes salt, Bytes input, Secret& out) { hmac(salt, {input}, out.bytes()); }
 
 void hkdf_expand(const Secret& key, std::string_view label, std::span<std::byte> out) {
   MR_ASSERT(out.size() <= Secret::kBytes);
@@ -94,7 +95,7 @@ void hkdf_expand_long(const Secret& key, Bytes info, std::span<std::byte> out) {
   for (size_t done = 0; done < out.size();) {
     count = static_cast<std::byte>(static_cast<uint8_t>(count) + 1);
     const Bytes before = done == 0 ? Bytes{} : Bytes{block};
-    block = hmac(key.bytes(), {before, info, Bytes{&count, 1}});
+    hmac(key.bytes(), {before, info, Bytes{&count, 1}}, block);
     const size_t n = std::min(block.size(), out.size() - done);
     std::copy_n(block.begin(), n, out.begin() + static_cast<std::ptrdiff_t>(done));
     done += n;

@@ -20,14 +20,16 @@ class Sha256 {
   void update(Bytes bytes);
   /// The digest of all that came; begins anew.
   Digest finish();
+  void finish(std::span<std::byte, 32> out);
 
  private:
   void begin();
   evp_md_ctx_st* context_;
 };
 
-/// Any length of key; `parts` one after the other are the message.
-Digest hmac(Bytes key, std::initializer_list<Bytes> parts);
+/// Any length of key; `parts` one after the other are the message, and may overlap `out`. Nothing
+/// of the result stays anywhere else.
+void hmac(Bytes key, std::initializer_list<Bytes> parts, std::span<std::byte, 32> out);
 
 void hkdf_extract(Bytes salt, Bytes input, Secret& out);
 /// At most 32 bytes, which is one round of the expansion.

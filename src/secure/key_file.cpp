@@ -18,6 +18,7 @@ constexpr std::string_view kPskWord = "metaroce-psk";
 constexpr std::string_view kPrivateWord = "metaroce-x25519-private";
 constexpr std::string_view kPublicWord = "metaroce-x25519-public";
 constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kShortestKey = 32;  ///< digits that are meant as a key and not as a name
 
 using Done = Expected<void, std::string>;
 
@@ -31,24 +32,43 @@ struct Text {
   ~Text() { wipe(std::as_writable_bytes(std::span(bytes))); }
 };
 
-Done check_secret(const std::string& path, const struct stat& info) {
-  if (!S_ISREG(info.st_mode)) return unexpected(path + ": a key file must be a regular file");
-  if ((info.st_mode & 077) != 0) {  // MR-SEC-012
-    char mode[8];
-    std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(info.st_mode & 07777));
-    return unexpected(path + ": others may read this key (mode " + mode +
-                      "); run `chmod 600 " + path + "`, and use a new key if anybody did");
+enum class Holds : uint8_t { kSecrets, kPublicKeys };
+
+/// MR-SEC-012: who reads a secret has it, and who writes what is trusted decides who is.
+Done check_file(const std::string& path, const struct stat& info, Holds holds) {
+  if (!S_ISREG(info.st_mode)) {
+    return unexpected(path +
+                      ": a key file must be a regular file, no pipe, folder or device; copy "
+                      "the key to a file" +
+                      (holds == Holds::kPublicKeys ? " or give its 64 hexadecimal digits" : ""));
+  }
+  const std::string user = std::to_string(::geteuid());
+  if (info.st_uid != ::geteuid() && info.st_uid != 0) {
+    return unexpected(path + ": belongs to user " + std::to_string(info.st_uid) +
+                      ", who can change it; it must belong to this user (" + user +
+                      ") or root: check what it holds and run `chown " + user + " " + path + "`");
+  }
+  char mode[8];
+  std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(info.st_mode & 07777));
+  if (holds == Holds::kSecrets && (info.st_mode & 077) != 0) {
+    return unexpected(path + ": others may read this key (mode " + mode + "); run `chmod 600 " +
+                      path + "`, and use a new key if anybody did");
+  }
+  if (holds == Holds::kPublicKeys && (info.st_mode & 022) != 0) {
+    return unexpected(path + ": others may write this file (mode " + mode +
+                      ") and so choose who is trusted; check its keys and run `chmod go-w " + path +
+                      "`");
   }
   return {};
 }
 
-Done read_file(const std::string& path, bool secret, Text& out) {
+Done read_file(const std::string& path, Holds holds, Text& out) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return unexpected(system_text(path, "open"));
   struct stat info {};
   Done done;
   if (::fstat(fd, &info) != 0) done = unexpected(system_text(path, "look at"));
-  if (done && secret) done = check_secret(path, info);
+  if (done) done = check_file(path, info, holds);
   if (done && static_cast<size_t>(info.st_size) > kMostBytes) {
     done = unexpected(path + ": too large for a key file");
   }
@@ -96,8 +116,9 @@ Done for_each_key(const std::string& path, const Text& text, std::string_view ki
     const std::string_view name = next_word(line);
     Secret key;
     if (!valid_name(name) || !from_hex(next_word(line), key.bytes()) || !next_word(line).empty()) {
-      return unexpected(where + "NAME must be 1 to 64 letters, digits and .-_@:, and KEY 64 "
-                                "hexadecimal digits");
+      return unexpected(where +
+                        "NAME must be 1 to 64 letters, digits and .-_@:, and KEY 64 "
+                        "hexadecimal digits");
     }
     if (!take(std::string(name), key)) {
       return unexpected(where + "the name \"" + std::string(name) + "\" was given before");
@@ -106,6 +127,20 @@ Done for_each_key(const std::string& path, const Text& text, std::string_view ki
   }
   if (keys == 0) return unexpected(path + ": no line \"" + std::string(kind) + " NAME KEY\"");
   return {};
+}
+
+/// What is wrong with a trusted key that is neither a key nor a file. Digits are not repeated: they
+/// may be those of another kind of key.
+std::string no_such_key(const std::string& text) {
+  const bool digits = text.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+  if (digits && text.size() >= kShortestKey) {
+    return "the key has " + std::to_string(text.size()) +
+           " hexadecimal digits; a public key has 64: copy the whole KEY of the line \"" +
+           std::string(kPublicWord) + " NAME KEY\"";
+  }
+  return text +
+         ": there is no such file; give a file of public keys (what `metaroce keygen --x25519` "
+         "prints), or the 64 hexadecimal digits of one";
 }
 
 template <class List>
@@ -126,6 +161,8 @@ bool valid_name(std::string_view name) {
 std::string to_hex(Bytes bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
+  // At once: a string that grows leaves the digits of a key in the buffers that it gave back.
+  text.reserve(2 * bytes.size());
   for (const std::byte b : bytes) {
     text += kDigits[static_cast<uint8_t>(b) >> 4];
     text += kDigits[static_cast<uint8_t>(b) & 15];
@@ -150,7 +187,7 @@ bool from_hex(std::string_view text, std::span<std::byte, 32> out) {
 
 Done read_psk_file(const std::string& path, Config& config) {
   Text text;
-  if (auto done = read_file(path, true, text); !done) return done;
+  if (auto done = read_file(path, Holds::kSecrets, text); !done) return done;
   return for_each_key(path, text, kPskWord, [&](std::string name, const Secret& key) {
     if (has_name(config.psks, name)) return false;
     config.psks.push_back({std::move(name), key});
@@ -160,7 +197,7 @@ Done read_psk_file(const std::string& path, Config& config) {
 
 Done read_own_key_file(const std::string& path, Config& config) {
   Text text;
-  if (auto done = read_file(path, true, text); !done) return done;
+  if (auto done = read_file(path, Holds::kSecrets, text); !done) return done;
   return for_each_key(path, text, kPrivateWord, [&](std::string name, const Secret& key) {
     if (has_name(config.own, name)) return false;
     config.own.push_back({std::move(name), key, x25519_public(key)});
@@ -174,8 +211,9 @@ Done read_peer_key(const std::string& text, Config& config) {
     config.peers.push_back({text.substr(0, 16), direct});
     return {};
   }
+  if (::access(text.c_str(), F_OK) != 0 && errno == ENOENT) return unexpected(no_such_key(text));
   Text content;
-  if (auto done = read_file(text, false, content); !done) return done;
+  if (auto done = read_file(text, Holds::kPublicKeys, content); !done) return done;
   return for_each_key(text, content, kPublicWord, [&](std::string name, const Secret& key) {
     if (has_name(config.peers, name)) return false;
     PeerKey peer{std::move(name), {}};

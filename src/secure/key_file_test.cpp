@@ -79,6 +79,58 @@ TEST_F(KeyFile, TellsWhatIsWrongAndNeverTheKey) {
   }
 }
 
+TEST_F(KeyFile, RefusesTrustThatOthersCanWrite) {
+  MR_COVERS("MR-SEC-012");
+  const std::string line = "metaroce-x25519-public b " + kHex + "\n";
+  for (const mode_t mode : {0664, 0646, 0666, 0620}) {
+    Config config;
+    const auto path = file("trust", line, mode);
+    const auto done = read_peer_key(path, config);
+    ASSERT_FALSE(done) << std::oct << mode;
+    EXPECT_NE(done.error().find("chmod go-w " + path), std::string::npos) << done.error();
+    EXPECT_TRUE(config.peers.empty());
+  }
+  Config config;
+  EXPECT_TRUE(read_peer_key(file("trust", line, 0644), config));
+}
+
+TEST_F(KeyFile, RefusesFilesOfOtherUsers) {
+  MR_COVERS("MR-SEC-012");
+  const auto secret = file("secret", "metaroce-psk a " + kHex + "\n");
+  const auto trust = file("trust", "metaroce-x25519-public b " + kHex + "\n", 0644);
+  if (chown(secret.c_str(), 12345, 12345) != 0 || chown(trust.c_str(), 12345, 12345) != 0) {
+    GTEST_SKIP() << "only root can give a file to somebody else";
+  }
+  Config config;
+  for (const auto& done : {read_psk_file(secret, config), read_peer_key(trust, config)}) {
+    ASSERT_FALSE(done);
+    EXPECT_NE(done.error().find("belongs to user 12345"), std::string::npos) << done.error();
+    EXPECT_NE(done.error().find("chown"), std::string::npos) << done.error();
+  }
+}
+
+TEST_F(KeyFile, SaysWhatATrustedKeyMustBe) {
+  const auto error_of = [](const std::string& text) {
+    Config config;
+    const auto done = read_peer_key(text, config);
+    return done ? std::string() : done.error();
+  };
+  const std::string fifo = folder_ + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_NE(error_of(fifo).find("must be a regular file, no pipe"), std::string::npos)
+      << error_of(fifo);
+  for (const std::string& key : {kHex.substr(1), kHex + "0"}) {
+    const std::string error = error_of(key);
+    EXPECT_NE(error.find(std::to_string(key.size()) + " hexadecimal digits; a public key has 64"),
+              std::string::npos)
+        << error;
+    EXPECT_EQ(error.find(kHex.substr(2, 20)), std::string::npos) << error;
+  }
+  EXPECT_NE(error_of(folder_ + "/none").find("there is no such file; give"), std::string::npos)
+      << error_of(folder_ + "/none");
+  EXPECT_EQ(error_of(file("feed", "metaroce-x25519-public b " + kHex + "\n", 0644)), "");
+}
+
 TEST_F(KeyFile, NewKeysAreReadByNobodyElse) {
   MR_COVERS("MR-SEC-012");
   const std::string path = folder_ + "/new";

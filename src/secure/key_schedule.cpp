@@ -26,16 +26,20 @@ void derive(const Digest& transcript, std::span<const Secret> inputs, HandshakeK
 }
 
 Proof accept_proof(const HandshakeKeys& keys, const Digest& transcript) {
-  const Digest full = hmac(keys.accept.bytes(), {transcript});
+  Digest full;
+  hmac(keys.accept.bytes(), {transcript}, full);
   Proof proof;
   std::copy_n(full.begin(), proof.size(), proof.begin());
+  wipe(full);
   return proof;
 }
 
 uint64_t confirm_mac(const HandshakeKeys& keys, const Digest& transcript) {
-  const Digest full = hmac(keys.confirm.bytes(), {transcript});
+  Digest full;
+  hmac(keys.confirm.bytes(), {transcript}, full);
   uint64_t mac = 0;
   for (size_t i = 0; i < sizeof mac; ++i) mac = mac << 8 | static_cast<uint8_t>(full[i]);
+  wipe(full);
   return mac;
 }
 

@@ -98,6 +98,30 @@ class Secured(unittest.TestCase):
             self.assertEqual(offers.returncode, 0, offers.stderr)
             self.assertIn("plain: not encrypted, not authenticated", offers.stdout)
 
+    def test_options_that_would_give_less_than_they_say(self):
+        a, a_public = self.keygen("a")
+        _, b_public = self.keygen("b")
+        psk, _ = self.keygen("lab", "--psk")
+        target = ["ping", "127.0.0.1", "-p", "9"]
+        for option, value in (("--peer-name", "b"), ("--identity", "lab"),
+                              ("--suites", "AES-256-GCM"), ("--security", "offered")):
+            plain = run(*target, option, value)
+            self.assertEqual(plain.returncode, 2, plain.stderr)
+            self.assertIn(f"{option} needs keys: --psk-file, or", plain.stderr)
+        anybody = run(*target, "--psk-file", psk, "--identity", "lab", "--peer-key", b_public,
+                      "--peer-name", "b")
+        self.assertEqual(anybody.returncode, 2, anybody.stderr)
+        self.assertIn("a pre-shared key does not tell one peer from another", anybody.stderr)
+        for command in (["send", "127.0.0.1:9", psk], ["recv", "--dir", self.at],
+                        ["perf", "127.0.0.1", "-p", "9"]):
+            seeded = run(*command, "--seed", "5", "--key-file", a, "--peer-key", b_public)
+            self.assertEqual(seeded.returncode, 2, seeded.stderr)
+            self.assertIn("--seed cannot go with keys", seeded.stderr)
+        os.chmod(a_public, 0o664)
+        writable = run(*target, "--key-file", a, "--peer-key", a_public)
+        self.assertEqual(writable.returncode, 2, writable.stderr)
+        self.assertIn("chmod go-w", writable.stderr)
+
     def test_wrong_pre_shared_key(self):
         one, _ = self.keygen("lab", "--psk")
         other = self.at / "other.key"

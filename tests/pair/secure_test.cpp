@@ -127,6 +127,48 @@ TEST(Secure, OneOfSeveralIdentitiesByName) {
   EXPECT_FALSE(third.open("", "host-7"));
 }
 
+TEST(Secure, ASharedKeyProvesNoName) {
+  MR_COVERS("MR-SEC-020");
+  // Whoever has the shared key answers as node 1; only the key of host-2 makes it host-2.
+  secure::Config asks = psk_config();
+  asks.peers.push_back({"host-2", own_key(2, "").public_key});
+  SecureNet net(asks, psk_config());
+  EXPECT_EQ(net.connect(0, 1, "lab", "host-2"), 0u);
+  EXPECT_EQ(net.connect(0, 1, "", "host-2"), 0u);
+  EXPECT_TRUE(net.open("lab"));
+
+  // With an own key beside it, that one is used.
+  secure::Config both = x25519_config(1, {2});
+  both.psks.push_back({"lab", test_secret(1)});
+  secure::Config answers = x25519_config(2, {1});
+  answers.psks.push_back({"lab", test_secret(1)});
+  SecureNet other(both, answers);
+  EXPECT_EQ(other.connect(0, 1, "lab", "host-2"), 0u);
+  EXPECT_TRUE(other.open("", "host-2"));
+  EXPECT_STREQ(other.status(0).peer_name, "host-2");
+}
+
+TEST(Secure, TheReasonSaysWhatTheEngineDoes) {
+  MR_COVERS("MR-SEC-020");
+  secure::Config both = x25519_config(1, {2});
+  both.psks.push_back({"lab", test_secret(1)});
+  secure::Config shared = psk_config();
+  shared.peers.push_back({"host-2", own_key(2, "").public_key});
+  secure::Config mute = psk_config();
+  mute.own.push_back(own_key(1, "host-1"));
+  for (const secure::Config& config :
+       {secure::Config{}, psk_config(), x25519_config(1, {2}), both, shared, mute}) {
+    for (const std::string identity : {"", "lab", "host-1", "other"}) {
+      for (const std::string peer : {"", "host-2", "other"}) {
+        SecureNet net(config, config);
+        EXPECT_EQ(net.connect(0, 1, identity, peer) != 0,
+                  secure::unusable_names(config, identity, peer).empty())
+            << identity << '/' << peer << ": " << secure::unusable_names(config, identity, peer);
+      }
+    }
+  }
+}
+
 TEST(Secure, OneThatIsPinnedIsNotAnother) {
   MR_COVERS("MR-SEC-010");
   // Both keys are pinned, but this attempt is for one of them: the answer comes from the other.

@@ -33,7 +33,7 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--fault", options.faults,
                  "Inject faults, for example drop=1%,dup=0.1%,reorder=1%:50us,corrupt=0.01% or "
                  "blackhole@2s-5s:plane=1:dir=both");
-  app.add_option("--seed", options.seed, "Seed of ids, keys and ports; 0: from the system");
+  app.add_option("--seed", options.seed, "Seed of ids and ports, not with keys; 0: of the system");
   app.add_option("--json", options.json, "Write the figures to FILE")->type_name("FILE");
   app.add_option("--series", options.series,
                  "Write time, bytes and injected losses every 5 ms to FILE (tab-separated)")

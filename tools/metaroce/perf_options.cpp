@@ -45,7 +45,8 @@ void add_peer(CLI::App& app, PeerOptions& options) {
       ->allow_extra_args(false);
   app.add_option("--fault", options.common.faults,
                  "Inject faults, for example drop=1%,reorder=1%:50us");
-  app.add_option("--seed", options.common.seed, "Seed of ids, keys and ports; 0: from the system");
+  app.add_option("--seed", options.common.seed,
+                 "Seed of ids and ports, not with keys; 0: of the system");
   app.add_option("--json", options.common.json, "Write the figures to FILE; -: standard output")
       ->type_name("FILE");
   app.add_option("--record", options.common.record,

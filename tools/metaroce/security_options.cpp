@@ -35,6 +35,14 @@ std::string host_name() {
   return secure::valid_name(name) ? name : "host";
 }
 
+/// Which option says that security is meant, beside the files; "": none.
+std::string first_without_keys(const SecurityOptions& options) {
+  if (!options.security.empty()) return "--security";
+  if (!options.identity.empty()) return "--identity";
+  if (!options.peer_name.empty()) return "--peer-name";
+  return options.suites.empty() ? "" : "--suites";
+}
+
 }  // namespace
 
 void add_security_options(CLI::App& app, SecurityOptions& options) {
@@ -69,11 +77,18 @@ void set_security(const SecurityOptions& options, api::EndpointOptions& endpoint
   for (const std::string& key : options.peer_keys) {
     must(secure::read_peer_key(key, config), "--peer-key");
   }
-  const bool any = !options.psk_file.empty() || !options.key_file.empty() ||
-                   !options.peer_keys.empty() || !options.security.empty();
-  if (!any) return;
-  if (!config.has_keys()) {
-    throw UsageError{"security needs keys: --psk-file, or --key-file and --peer-key together"};
+  const bool files =
+      !options.psk_file.empty() || !options.key_file.empty() || !options.peer_keys.empty();
+  const std::string option = first_without_keys(options);
+  if (!files && option.empty()) return;
+  if (!config.has_keys()) {  // MR-SEC-021
+    throw UsageError{(files ? "security" : option) +
+                     " needs keys: --psk-file, or --key-file and --peer-key together"};
+  }
+  if (endpoint.seed != 0) {  // MR-SEC-022
+    throw UsageError{
+        "--seed cannot go with keys: keys made from a seed can be guessed; leave out "
+        "--seed, or the keys"};
   }
   config.policy =
       options.security == "offered" ? secure::Policy::kOffered : secure::Policy::kRequired;
@@ -88,6 +103,8 @@ void set_security(const SecurityOptions& options, api::EndpointOptions& endpoint
   }
   endpoint.identity = options.identity;
   endpoint.peer_key = options.peer_name;
+  const std::string names = secure::unusable_names(config, endpoint.identity, endpoint.peer_key);
+  if (!names.empty()) throw UsageError{"--identity, --peer-name: " + names};  // MR-SEC-020
 }
 
 std::string security_text(const api::ConnectionStatus& status) {

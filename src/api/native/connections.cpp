@@ -75,8 +75,9 @@ mr_status resolve_peers(const mr_connect_options& options, const std::vector<Soc
   return MR_OK;
 }
 
-mr_status start(Context& c, const std::vector<SocketAddress>& peers, mr_connection& out) {
-  const auto made = c.endpoint().start_connect(peers);
+mr_status start(Context& c, const std::vector<SocketAddress>& peers, const KeyNames& keys,
+                mr_connection& out) {
+  const auto made = c.endpoint().start_connect(peers, keys);
   if (!made) return c.fail(to_c(made.error().status), made.error().text);
   c.add(*made, peers.front(), driver::now());
   out = *made;
@@ -328,7 +329,7 @@ void Context::describe(const ConnectionEvent& e, Duration took, mr_event& out) c
     case ConnectionEventKind::kPathsOpen:
       return put("every path to " + who + " is open", out.text);
     case ConnectionEventKind::kFailed:
-      return put(endpoint_->connect_error(e.peer, e.status, took).text, out.text);
+      return put(endpoint_->connect_error(e.peer, e.status, took, e.detail).text, out.text);
     case ConnectionEventKind::kClosed:
     case ConnectionEventKind::kLost:
       return put(describe_loss(e, nanoseconds(settings_.death_timeout)), out.text);
@@ -380,6 +381,7 @@ mr_status connect(mr_context* context, const mr_connect_options* options, int64_
   if (!context->ours()) return MR_FORKED;
   mr_connect_options ours{};
   std::vector<SocketAddress> peers;
+  KeyNames keys;
   std::string error;
   mr_status status = MR_OK;
   try {
@@ -394,13 +396,15 @@ mr_status connect(mr_context* context, const mr_connect_options* options, int64_
     } else {
       // The addresses of a context never change, so no lock is needed for them.
       status = resolve_peers(ours, context->endpoint().local(), peers, error);
+      if (ours.identity != nullptr) keys.identity = ours.identity;
+      if (ours.peer_key_name != nullptr) keys.peer_key = ours.peer_key_name;
     }
   } catch (...) {
     return MR_NO_MEMORY;
   }
   return guarded(context, [&](Context& c) {
     if (status != MR_OK) return c.fail(status, error);
-    const mr_status started = start(c, peers, *connection);
+    const mr_status started = start(c, peers, keys, *connection);
     return started != MR_OK || !wait ? started : wait_connected(c, *connection, timeout_ns);
   });
 }

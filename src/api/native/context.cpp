@@ -79,6 +79,8 @@ Expected<void, std::string> read_suites(const char* text, secure::Config& securi
   return {};
 }
 
+bool given(const char* text) { return text != nullptr && *text != '\0'; }
+
 Expected<void, std::string> read_security(const mr_context_options& options,
                                           EndpointOptions& wanted) {
   secure::Config& security = wanted.security;
@@ -101,9 +103,18 @@ Expected<void, std::string> read_security(const mr_context_options& options,
   }
   if (read && options.suites != nullptr) read = read_suites(options.suites, security);
   if (!read) return read;
-  const bool any = options.psk_file != nullptr || options.key_file != nullptr ||
-                   options.peer_key_count != 0 || options.security != MR_SECURITY_DEFAULT;
-  if (!any) return {};
+  const bool files =
+      options.psk_file != nullptr || options.key_file != nullptr || options.peer_key_count != 0;
+  const char* const field = options.security != MR_SECURITY_DEFAULT ? "security"
+                            : given(options.identity)               ? "identity"
+                            : given(options.peer_key_name)          ? "peer_key_name"
+                            : options.suites != nullptr             ? "suites"
+                                                                    : nullptr;
+  if (!files && field == nullptr) return {};
+  if (!security.has_keys()) {  // MR-SEC-021
+    return unexpected(fmt::format("{} needs keys: psk_file, or key_file and peer_keys together",
+                                  files ? "security" : field));
+  }
   security.policy = options.security == MR_SECURITY_OFFERED ? secure::Policy::kOffered
                                                             : secure::Policy::kRequired;
   if (options.identity != nullptr) wanted.identity = options.identity;

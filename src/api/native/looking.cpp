@@ -7,6 +7,7 @@
 #include "api/native/versioned.h"
 #include "driver/common/socket_address.h"
 #include "driver/udp/udp_options.h"
+#include "secure/cipher.h"
 #include "wire/types.h"
 
 namespace metaroce::api::native {
@@ -167,6 +168,11 @@ mr_status mr_connection_get(mr_context* context, mr_connection connection,
     out.bytes_sent = s.counters.bytes_sent;
     out.bytes_received = s.counters.bytes_received;
     native::give_text(metaroce::driver::to_string(s.peer), out.peer, sizeof out.peer);
+    if (s.suite != 0) {
+      native::give_text(to_string(static_cast<metaroce::secure::Suite>(s.suite)), out.suite,
+                        sizeof out.suite);
+      native::give_text(s.peer_name, out.peer_key_name, sizeof out.peer_key_name);
+    }
     native::give_sized(out, info);
     return MR_OK;
   });

@@ -14,6 +14,7 @@
 #include "driver/common/log.h"
 #include "driver/common/socket_address.h"
 #include "driver/common/trailer.h"
+#include "secure/random.h"
 
 namespace metaroce::driver {
 namespace {
@@ -137,7 +138,8 @@ Transmitter::Transmitter(Syscalls& calls, TxSockets& sockets, UdpCounters& count
       single_(std::make_unique<engine::TxRun>()) {}
 
 void Transmitter::add_plane(bool wildcard, uint16_t mtu) {
-  Plane plane;
+  secure::SystemRandom random;
+  Plane plane(random);
   plane.wildcard = wildcard;
   plane.gso = gso_ != GsoMode::kOff;
   plane.mtu = mtu;

@@ -55,6 +55,7 @@ class Transmitter {
   static constexpr size_t kMostKept = 512 * 1024;
   enum class Outcome : uint8_t { kSent, kBlocked, kTooBig, kNoGso, kRefused };
   struct Plane {
+    explicit Plane(RandomSource& random) : local(random) {}
     bool wildcard = false;
     bool gso = true;
     bool used_shared = false;
