@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <span>
 
+#include "base/fence.h"
 #include "engine/api.h"
 
 namespace metaroce::engine {
@@ -16,7 +16,7 @@ inline void copy_up(std::byte* to, const std::byte* from, size_t length) {
   constexpr size_t kWord = 8;
   const size_t head = length >= kWord ? length - kWord : 0;
   if (head > 0) std::memcpy(to, from, head);
-  std::atomic_thread_fence(std::memory_order_release);
+  release_fence();
   if (length >= kWord) {
     uint64_t word;
     std::memcpy(&word, from + head, kWord);

@@ -16,6 +16,8 @@
 #include <new>
 #include <type_traits>
 
+#include "base/fence.h"
+
 namespace metaroce::telemetry {
 namespace {
 
@@ -141,7 +143,7 @@ std::unique_ptr<StatPage> StatPage::create(const engine::EngineConfig& config, u
   std::ifstream comm("/proc/self/comm");
   comm.getline(m->owner.command, sizeof m->owner.command);
   m->head.port = port;
-  std::atomic_thread_fence(std::memory_order_release);
+  release_fence();
   std::memcpy(m->magic, kMagic, sizeof kMagic);
   page->memory_ = m;
   return page;
@@ -163,7 +165,7 @@ void StatPage::publish(Time now, const engine::Engine& engine) {
   Memory& m = *memory_;
   const uint32_t sequence = m.sequence.load(std::memory_order_relaxed);
   m.sequence.store(sequence + 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
+  release_fence();
   StatHead& head = m.head;
   head.published = now;
   head.totals = engine.totals();
@@ -214,7 +216,7 @@ bool StatReader::copy(StatPage::Memory& m, StatSnapshot& out) {
     out.connections.assign(m.connections(), m.connections() + connections);
     out.paths.assign(m.paths(), m.paths() + paths);
     out.sleeping = m.sleeping.load(std::memory_order_relaxed) != 0;
-    std::atomic_thread_fence(std::memory_order_acquire);
+    acquire_fence();
     if (m.sequence.load(std::memory_order_relaxed) == before) return true;
   }
   return false;

@@ -25,6 +25,10 @@ void* counted(size_t size) {
 
 }  // namespace
 
+// g++ sees malloc and free here and takes them for a pair that does not match.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
 void* operator new(size_t size) { return counted(size); }
 void* operator new[](size_t size) { return counted(size); }
 void operator delete(void* p) noexcept { std::free(p); }
