@@ -199,6 +199,7 @@ void Connection::on_accept(Time now, const wire::HelloPacket& accept, const RxPa
   if (state_ == ConnectionState::kOpen && accept.nonce == peer_nonce_) {
     // Who was heard of since has our CONFIRM: somebody repeats what the peer said once.
     if (heard_at_ != opened_at_) return shared_.drop(wire::DropReason::kNoState);
+    wake();
     confirm_due_ = true;  // MR-CONN-013: our CONFIRM was lost
     announce_acks_ = true;
     return;

@@ -67,7 +67,7 @@ void Sender::on_refused(Time now, const Fragment& fragment, wire::Refusal reason
       now >= r.retry_due && s.rnr_tries++ >= s.rnr_retry) {
     unclaim(r);
     r.torn = true;
-    return fail_not_ready(fragment.send);
+    return fail(fragment.send, Status::kNotReady);
   }
   r.asking = reason == wire::Refusal::kUnknown;
   const bool whole_stream =
@@ -188,16 +188,15 @@ bool Sender::comes_before(const SendRecord& r, const RetryRecord& retry,
   return r.msn == msn ? retry.offset < other.offset : seq_lt(r.msn, msn);
 }
 
-/// The receiver was asked often enough. Nothing of it is wrong, and what it posts stays posted.
-void Sender::fail_not_ready(uint32_t send) { fail(send, Status::kNotReady); }
-
 /// The request and all later ones of its stream are over; earlier ones go on.
 void Sender::fail(uint32_t send, Status status) {
   SendRecord& r = pools_.sends()[send];
   SendStream& s = pools_.streams()[r.stream];
   r.status = status;
-  s.failed = true;                               // only this stream: MR-MSG-004, MR-MSG-005
-  s.silent_reset = status == Status::kNotReady;  // the last one decides what the peer is told
+  s.failed = true;  // only this stream: MR-MSG-004, MR-MSG-005
+  // MR-MSG-061: of a receiver that was asked often enough nothing is wrong, and what it posts stays
+  // posted; but who drains has said that nothing more will come. The last failure decides.
+  s.silent_reset = status == Status::kNotReady && !s.draining;
   s.fail_msn = r.msn;
   drop_unsent(s);
   drop_retries(s, s.ready);
@@ -250,14 +249,15 @@ void Sender::drop_retries_of(SendStream& s, uint32_t send) {
 
 Status Sender::may_set_options(uint16_t stream, const StreamOptions& options) const {
   const uint32_t index = find_stream(stream);
-  if (index == kNoIndex) return pools_.streams().available() == 0 ? Status::kFull : Status::kOk;
+  if (index == kNoIndex) {
+    return pools_.streams_used == pools_.max_streams ? Status::kFull : Status::kOk;
+  }
   const SendStream& s = pools_.streams()[index];
   return s.in_order != options.in_order && s.head != kNoIndex ? Status::kInvalid : Status::kOk;
 }
 
 Status Sender::set_options(uint16_t stream, const StreamOptions& options) {
-  uint32_t index = find_stream(stream);
-  if (index == kNoIndex) index = make_stream(stream);
+  const uint32_t index = get_stream(stream);
   if (index == kNoIndex) return Status::kFull;
   SendStream& s = pools_.streams()[index];
   s.rnr_retry = std::min(options.rnr_retry, kRetryForEver);
@@ -266,8 +266,7 @@ Status Sender::set_options(uint16_t stream, const StreamOptions& options) {
 }
 
 Status Sender::drain(uint16_t stream) {
-  uint32_t index = find_stream(stream);
-  if (index == kNoIndex) index = make_stream(stream);
+  const uint32_t index = get_stream(stream);
   if (index == kNoIndex) return Status::kFull;
   SendStream& s = pools_.streams()[index];
   s.draining = true;
@@ -277,8 +276,7 @@ Status Sender::drain(uint16_t stream) {
 }
 
 Status Sender::reset(uint16_t stream) {
-  uint32_t index = find_stream(stream);
-  if (index == kNoIndex) index = make_stream(stream);
+  const uint32_t index = get_stream(stream);
   if (index == kNoIndex) return Status::kFull;
   SendStream& s = pools_.streams()[index];
   s.silent_reset = false;

@@ -117,7 +117,7 @@ struct SendStream {
   uint8_t asked_path = 0;  ///< of that probe
   uint32_t asked_seq = 0;
   bool draining = false;      ///< takes no requests any more; RESET follows the last one
-  bool silent_reset = false;  ///< it failed, and the peer is not told (the receiver was not ready)
+  bool silent_reset = false;  ///< it failed for want of a receive: the peer keeps its own
   bool active = false;        ///< in the list of streams that have something to take
   bool blocked = false;       ///< in the list of streams that want credit
   bool backing_off = false;

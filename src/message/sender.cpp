@@ -117,6 +117,11 @@ uint32_t Sender::find_stream(uint16_t id) const {
   return index;
 }
 
+uint32_t Sender::get_stream(uint16_t id) {
+  const uint32_t index = find_stream(id);
+  return index != kNoIndex ? index : make_stream(id);
+}
+
 uint32_t Sender::make_stream(uint16_t id) {
   if (pools_.streams_used == pools_.max_streams) return kNoIndex;
   const uint32_t index = make_record(stream_key(connection_, id), id);
@@ -213,8 +218,7 @@ Status Sender::take_memory(const WorkRequest& request, SendRecord& r) {
 Status Sender::post(const WorkRequest& request, Time now) {
   if (request.operation == Operation::kReceive) return Status::kInvalid;
   if (pools_.posted == pools_.max_sends) return Status::kFull;
-  uint32_t index = find_stream(request.stream);
-  if (index == kNoIndex) index = make_stream(request.stream);
+  const uint32_t index = get_stream(request.stream);
   if (index == kNoIndex) return Status::kFull;
   SendStream& stream = pools_.streams()[index];
   if (stream.draining) return Status::kClosed;
@@ -736,7 +740,7 @@ bool Sender::on_limit16(const wire::AckPacket& ack) {
   if (ahead >= 0 && (ahead > 255 || !ack.map.test(static_cast<uint32_t>(ahead)))) return false;
   s.asked = false;
   if (s.rnr_retry == kRetryForEver || s.rnr_tries++ < s.rnr_retry) return false;
-  fail_not_ready(s.cut);
+  fail(s.cut, Status::kNotReady);
   return true;
 }
 

@@ -227,6 +227,7 @@ class Sender {
 
  private:
   uint32_t find_stream(uint16_t id) const;
+  uint32_t get_stream(uint16_t id);
   uint32_t make_stream(uint16_t id);
   uint32_t make_record(uint64_t key, uint16_t id);
   uint32_t find_responses(uint16_t id) const;
@@ -240,7 +241,6 @@ class Sender {
   void settle_responses(uint32_t index);
   void tell_end(uint32_t index);
   void queue_reset(uint32_t index);
-  void fail_not_ready(uint32_t send);
   bool comes_before(const SendRecord& r, const RetryRecord& retry, const RetryRecord& other) const;
   void end_responses(uint32_t index);
   void give_up(uint32_t send);

@@ -278,6 +278,31 @@ TEST_F(SenderTest, ADrainedStreamTellsItsPeerWhateverItSentBefore) {
   sender.on_reset_accepted(4, false);
 }
 
+TEST_F(SenderTest, ADrainedStreamThatStarvesStillEnds) {
+  MR_COVERS("MR-MSG-061");
+  ASSERT_EQ(sender.set_options(4, {.rnr_retry = 0}), Status::kOk);
+  post(2, Operation::kSend, 10, 4);
+  EXPECT_FALSE(sender.ready(now));
+  ASSERT_EQ(sender.drain(4), Status::kOk);
+  sender.note_asked(4, 1, 7);
+  EXPECT_TRUE(limit16(4, 0));
+  uint16_t stream = 0;
+  uint32_t final_msn = 0;
+  bool halt = true;
+  ASSERT_TRUE(sender.next_reset(stream, final_msn, halt));
+  EXPECT_FALSE(halt) << "the receives of the peer end: nothing more will come";
+}
+
+TEST_F(SenderTest, OptionsNeedARecordOfTheOnesForRequests) {
+  for (uint32_t s = 0; s < settings.max_streams; ++s) {
+    ASSERT_EQ(sender.set_options(static_cast<uint16_t>(s), {}), Status::kOk);
+  }
+  EXPECT_GT(pools.streams().available(), 0u) << "those are for responses";
+  const auto next = static_cast<uint16_t>(settings.max_streams);
+  EXPECT_EQ(sender.may_set_options(next, {}), Status::kFull);
+  EXPECT_EQ(sender.set_options(next, {}), Status::kFull);
+}
+
 TEST_F(SenderTest, TheOrderOfAStreamDoesNotChangeUnderItsRequests) {
   post(1, Operation::kWrite, 10, 2);
   EXPECT_EQ(sender.may_set_options(2, {.in_order = true}), Status::kInvalid);
