@@ -183,6 +183,23 @@ TEST(Rest, WhatComesFromBelowTheBaseAfterARestIsACopy) {
   EXPECT_EQ(late_after(milliseconds(5)), 0u);
 }
 
+// Its CONFIRM was lost, and nothing was heard of the peer since: the ACCEPT comes again.
+TEST(Rest, WhoRestsConfirmsWhenItIsAskedAgain) {
+  MR_COVERS("MR-CONN-013");
+  Settings s = WirePeer::small_settings();
+  s.rest_after = milliseconds(10).ns;
+  WirePeer peer(s);
+  ASSERT_TRUE(peer.be_connected());
+  peer.run(milliseconds(100));
+  ASSERT_EQ(peer.engine().memory().resting, 1u);
+  for (int copies = 0; copies < 3; ++copies) {
+    peer.give(peer.accept_bytes());
+    EXPECT_EQ(WirePeer::only<wire::ConfirmPacket>(peer.run(milliseconds(1))).size(), 1u);
+    EXPECT_EQ(peer.engine().memory().resting, 0u);
+    peer.run(milliseconds(100));
+  }
+}
+
 TEST(Rest, PathsAreToldOpenWhereNothingIsLeftToOpenOrToSearch) {
   Settings settings = WirePeer::small_settings();
   settings.paths_per_plane = 1;
