@@ -101,7 +101,7 @@ void Connection::close(Time now, uint32_t code) {
   completions_hint_ = true;
   state_ = ConnectionState::kClosing;
   // MR-CONN-033: a peer that is heard of and takes no CLOSE does not hold us.
-  setup_give_up_ = now + nanoseconds(shared_.settings.death_timeout) * 2;
+  give_up_at_ = now + nanoseconds(shared_.settings.death_timeout) * 2;
   wire::ControlPacket packet;  // MR-CONN-030
   packet.opcode = wire::ControlOpcode::kClose;
   packet.value = code;

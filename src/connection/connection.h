@@ -202,6 +202,7 @@ class Connection final : public path::Listener, private message::OperationHost {
   void create_tables(uint32_t peer_cpsn);
   void become_open(Time now, ConnectionEventKind kind);
   void fail(Time now, Status status, ConnectionEventKind kind);
+  bool has_asked(const SocketAddress& from) const;
   uint8_t announced_paths() const;
   uint64_t transcript_mac() const;
   void remember_peer(const wire::HelloPacket& packet, const RxPacket& rx);
@@ -344,7 +345,7 @@ class Connection final : public path::Listener, private message::OperationHost {
   bool hello_due_ = false;
   bool accept_due_ = false;
   bool called_ = false;          ///< the application asked for this connection
-  Time opened_at_{0};
+  Time opened_at_{0};            ///< as long as heard_at_ is the same, nothing was heard since
   std::vector<SocketAddress> asked_from_;  ///< hosts that an ACCEPT went to, at most kMaxPlanes
   bool proven_ = false;          ///< the peer's address answered, so answers may be larger
   uint8_t setup_plane_ = 0;
@@ -437,7 +438,7 @@ class Connection final : public path::Listener, private message::OperationHost {
   Time setup_at_ = kNever;
   Time setup_sent_at_ = kNever;
   Duration setup_rtt_{};
-  Time setup_give_up_ = kNever;
+  Time give_up_at_ = kNever;
   Status setup_hint_ = Status::kUnresponsive;
   Time expect_since_ = kNever;  ///< since then we wait to hear anything
   Time verdict_at_ = kNever;    ///< a hint shortened the wait

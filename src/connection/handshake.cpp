@@ -14,7 +14,7 @@ void Connection::start_connect(Time now, const std::vector<SocketAddress>& peer,
   for (size_t i = 0; i < peer.size() && i < peer_.size(); ++i) peer_[i] = peer[i];
   peer_from_ = peer[0];
   begin_asking(now);
-  setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
+  give_up_at_ = now + nanoseconds(shared_.settings.connect_timeout);
 }
 
 void Connection::begin_asking(Time now) {
@@ -40,6 +40,11 @@ bool Connection::knows(const SocketAddress& from) const {
   if (peer_from_.same_host(from)) return true;
   return std::any_of(peer_.begin(), peer_.end(),
                      [&](const SocketAddress& a) { return a.family != 0 && a.same_host(from); });
+}
+
+bool Connection::has_asked(const SocketAddress& from) const {
+  return std::any_of(asked_from_.begin(), asked_from_.end(),
+                     [&](const SocketAddress& a) { return a.same_host(from); });
 }
 
 uint8_t Connection::announced_paths() const {
@@ -157,25 +162,24 @@ void Connection::start_accept(Time now, const wire::HelloPacket& hello, const Rx
   }
   create_tables(hello.start_cpsn);
   accept_due_ = proven || setup_credit_ >= accept_bytes_.size();  // MR-CONN-006
-  setup_give_up_ = now + nanoseconds(shared_.settings.connect_timeout);
+  give_up_at_ = now + nanoseconds(shared_.settings.connect_timeout);
 }
 
 void Connection::yield_to(Time now, const wire::HelloPacket& hello, const RxPacket& rx) {
-  const Time give_up = setup_give_up_;
+  const Time give_up = give_up_at_;
   initiator_ = false;
   hello_due_ = false;
   setup_sent_at_ = setup_at_ = kNever;
   // The program waits for this handle, whoever asked first: it lives on as the responder's.
   start_accept(now, hello, rx, false);
-  setup_give_up_ = give_up;
+  give_up_at_ = give_up;
 }
 
 void Connection::on_hello_again(Time, const wire::HelloPacket& hello, const RxPacket& rx) {
   if (state_ != ConnectionState::kAccepting || hello.own_connection != peer_id_) {
     return shared_.drop(wire::DropReason::kNoState);
   }
-  const auto heard = [&](const SocketAddress& a) { return a.same_host(rx.from); };
-  if (std::none_of(asked_from_.begin(), asked_from_.end(), heard)) {
+  if (!has_asked(rx.from)) {
     if (asked_from_.size() == kMaxPlanes) return shared_.drop(wire::DropReason::kNoState);
     asked_from_.push_back(rx.from);
   }
@@ -281,9 +285,7 @@ void Connection::on_confirm(Time now, const wire::ConfirmPacket& confirm, const 
   if (state_ != ConnectionState::kAccepting) return shared_.drop(wire::DropReason::kNoState);
   // MR-CONN-012: whoever knows the MAC has heard an ACCEPT, and nobody else's address gets what
   // follows. In secured mode the MAC itself is the proof.
-  const bool heard = std::any_of(asked_from_.begin(), asked_from_.end(),
-                                 [&](const SocketAddress& a) { return a.same_host(rx.from); });
-  if (confirm.mac != mac_ || (!heard && session_ == nullptr)) {
+  if (confirm.mac != mac_ || (!has_asked(rx.from) && session_ == nullptr)) {
     return shared_.drop(wire::DropReason::kBadField);
   }
   confirmed(now, rx);
@@ -347,7 +349,7 @@ void Connection::become_open(Time now, ConnectionEventKind kind) {
   security_.reset();
   hello_due_ = accept_due_ = false;
   measure_setup(now);
-  setup_at_ = setup_give_up_ = kNever;
+  setup_at_ = give_up_at_ = kNever;
   heard_at_ = progress_at_ = opened_at_ = now;
   current_time_ = now;
   std::vector<SocketAddress>().swap(asked_from_);
@@ -378,7 +380,7 @@ void Connection::fail(Time now, Status status, ConnectionEventKind kind) {
   note_state(status);
   // MR-CONN-031
   time_wait_end_ = now + std::max(smallest_srtt() * 4, nanoseconds(shared_.settings.time_wait));
-  setup_at_ = setup_give_up_ = expect_since_ = verdict_at_ = credit_probe_at_ = kNever;
+  setup_at_ = give_up_at_ = expect_since_ = verdict_at_ = credit_probe_at_ = kNever;
 }
 
 }  // namespace metaroce::connection

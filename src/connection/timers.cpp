@@ -34,7 +34,7 @@ void Connection::survey_paths() {
 }
 
 void Connection::setup_timers(Time now) {
-  if (now >= setup_give_up_) {
+  if (now >= give_up_at_) {
     if (state_ == ConnectionState::kHelloSent) {
       fail(now, setup_hint_, ConnectionEventKind::kFailed);
     } else if (state_ == ConnectionState::kAccepting) {
@@ -43,7 +43,7 @@ void Connection::setup_timers(Time now) {
     } else if (state_ == ConnectionState::kClosing) {
       die(now, Status::kUnresponsive);  // MR-CONN-033
     }
-    setup_at_ = setup_give_up_ = kNever;
+    setup_at_ = give_up_at_ = kNever;
     return;
   }
   if (now < setup_at_) return;
@@ -166,7 +166,7 @@ void Connection::on_deadline(Time now) {
 
 void Connection::update_deadline(Time now) {
   note_state(Status::kOk);
-  Time t = earlier(setup_at_, setup_give_up_);
+  Time t = earlier(setup_at_, give_up_at_);
   if (state_ == ConnectionState::kTimeWait) t = time_wait_end_;
   t = earlier(t, ack_from_);
   const bool open = state_ == ConnectionState::kOpen || state_ == ConnectionState::kClosing;

@@ -28,6 +28,18 @@ mr_work asks(const Two& two, uint8_t operation, const mr_region_info& region, vo
   return w;
 }
 
+/// A shared queue that stream 0 of the server takes its receives from.
+mr_queue queue_of_stream_0(const Two& two) {
+  mr_queue queue = 0;
+  EXPECT_EQ(mr_queue_create(two.server, &queue), MR_OK);
+  mr_stream_options options{};
+  options.size = sizeof options;
+  options.rnr_retry = MR_RETRY_FOR_EVER;
+  options.shared_queue = queue;
+  EXPECT_EQ(mr_stream_set(two.server, two.to_client, 0, &options), MR_OK);
+  return queue;
+}
+
 TEST(NativeOperations, ReadAndAtomicsAreAnsweredByTheTransport) {
   Two two;
   alignas(8) std::array<uint64_t, 64> there{};
@@ -104,13 +116,7 @@ TEST(NativeOperations, UnsignalledAndCopied) {
 
 TEST(NativeOperations, ASharedQueueFeedsStreamsAndTellsWhenItIsShort) {
   Two two;
-  mr_queue queue = 0;
-  ASSERT_EQ(mr_queue_create(two.server, &queue), MR_OK);
-  mr_stream_options options{};
-  options.size = sizeof options;
-  options.rnr_retry = MR_RETRY_FOR_EVER;
-  options.shared_queue = queue;
-  ASSERT_EQ(mr_stream_set(two.server, two.to_client, 0, &options), MR_OK);
+  const mr_queue queue = queue_of_stream_0(two);
   EXPECT_EQ(mr_queue_destroy(two.server, queue), MR_BUSY);
   char inbox[4][16] = {};
   for (uint64_t i = 0; i < 4; ++i) {
@@ -142,13 +148,7 @@ TEST(NativeOperations, ASharedQueueFeedsStreamsAndTellsWhenItIsShort) {
 
 TEST(NativeOperations, ASharedQueueStaysUntilWhatItGaveIsPolled) {
   Two two;
-  mr_queue queue = 0;
-  ASSERT_EQ(mr_queue_create(two.server, &queue), MR_OK);
-  mr_stream_options options{};
-  options.size = sizeof options;
-  options.rnr_retry = MR_RETRY_FOR_EVER;
-  options.shared_queue = queue;
-  ASSERT_EQ(mr_stream_set(two.server, two.to_client, 0, &options), MR_OK);
+  const mr_queue queue = queue_of_stream_0(two);
   char inbox[2][16] = {};
   const auto region = reachable(two.server, inbox, sizeof inbox, 0);
   for (uint64_t i = 0; i < 2; ++i) {
