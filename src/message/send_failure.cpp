@@ -100,6 +100,28 @@ Duration Sender::stretch(Time now, SendRecord& r, Duration delay) {
   return wait;
 }
 
+/// MR-MSG-066: what was refused because earlier messages were missing is wanted once it is the oldest.
+void Sender::hasten_oldest(uint32_t index) {
+  auto& retries = pools_.retries();
+  SendStream& s = pools_.streams()[index];
+  if (s.delayed.empty() || s.head == kNoIndex) return;
+  SendRecord& r = pools_.sends()[s.head];
+  // The oldest was mostly refused longest, so its ranges stand near the end.
+  uint32_t waiting = r.claims - r.undecided;
+  for (uint32_t i = s.delayed.tail; i != kNoIndex && waiting > 0;) {
+    const uint32_t previous = retries[i].link.prev;
+    if (retries[i].send == s.head) {
+      --waiting;
+      list_remove<&RetryRecord::link>(retries, s.delayed, i);
+      list_insert_after<&RetryRecord::link>(retries, s.ready, kNoIndex, i);
+    }
+    i = previous;
+  }
+  r.doublings = 0;
+  r.retry_due = Time{};
+  reschedule(index);
+}
+
 void Sender::back_off(uint32_t index, const SendRecord& r, Time until, bool for_credit) {
   SendStream& s = pools_.streams()[index];
   if (!s.backing_off) {

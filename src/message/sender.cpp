@@ -638,6 +638,7 @@ bool Sender::advance(uint32_t index) {
     }
     moved = true;
   }
+  if (moved) hasten_oldest(index);
   // Messages before the failed one are still delivered, so RESET waits for them (MR-MSG-006). It
   // waits for the fate of all others too: who heard it may open the stream anew, and a packet of
   // its past must not be taken for one of the new messages (MR-MSG-007).

@@ -263,6 +263,7 @@ class Sender {
   void note_known(SendStream& stream, const SendRecord& record);
   void finish(SendStream& stream, Status status);
   Duration stretch(Time now, SendRecord& record, Duration delay);
+  void hasten_oldest(uint32_t index);
   void back_off(uint32_t index, const SendRecord& record, Time until, bool for_credit);
   void add_retry(Time now, const Fragment& fragment, Time due);
   uint32_t find_neighbour(const ListEnds& list, const Fragment& fragment, bool only_tail) const;

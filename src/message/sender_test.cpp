@@ -216,6 +216,34 @@ TEST_F(SenderTest, DelayDoublesAndIsHeldPerMessage) {
   EXPECT_EQ(sender.next_wakeup(), kNever);
 }
 
+TEST_F(SenderTest, WhatHasBecomeTheOldestIsRepeatedAtOnceAndWaitsAnew) {
+  MR_COVERS("MR-MSG-066");
+  post(1, Operation::kWrite, 10);
+  post(2, Operation::kFetchAdd, 0);
+  post(3, Operation::kFetchAdd, 0);
+  const auto first = take();
+  auto second = take();
+  auto third = take();
+  for (int i = 0; i < 8; ++i) {
+    sender.on_refused(now, second[0], Refusal::kNoPending, microseconds(10));
+    sender.on_refused(now, third[0], Refusal::kNoPending, microseconds(10));
+    now = sender.next_wakeup();
+    second = take();
+    third = take();
+  }
+  sender.on_refused(now, second[0], Refusal::kNoPending, microseconds(10));
+  sender.on_refused(now, third[0], Refusal::kNoPending, microseconds(10));
+  EXPECT_FALSE(sender.ready(now));
+  sender.on_accepted(first[0].send);
+  ASSERT_TRUE(sender.ready(now));
+  second = take();
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(header(second[0]).msn, 1u);
+  EXPECT_FALSE(sender.ready(now)) << "the third is not the oldest";
+  sender.on_refused(now, second[0], Refusal::kNoPending, microseconds(10));
+  EXPECT_EQ(sender.next_wakeup(), now + microseconds(10));
+}
+
 TEST_F(SenderTest, NotReadyEndsWithNewCredit) {
   MR_COVERS("MR-MSG-023");
   post(1, Operation::kSend, 10, 1);
