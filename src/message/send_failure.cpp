@@ -100,7 +100,8 @@ Duration Sender::stretch(Time now, SendRecord& r, Duration delay) {
   return wait;
 }
 
-/// MR-MSG-066: what was refused because earlier messages were missing is wanted once it is the oldest.
+/// MR-MSG-066: what was refused because earlier messages were missing is wanted once it is the
+/// oldest.
 void Sender::hasten_oldest(uint32_t index) {
   auto& retries = pools_.retries();
   SendStream& s = pools_.streams()[index];
