@@ -22,7 +22,8 @@ target_compile_options(mr_flags INTERFACE
   -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 sees overflows in std::string and std::vector at -O3 that are none.
-  target_compile_options(mr_flags INTERFACE -Wno-stringop-overflow -Wno-restrict)
+  target_compile_options(mr_flags INTERFACE -Wno-stringop-overflow -Wno-restrict
+    $<$<CONFIG:Release>:-Wno-array-bounds>)
 endif()
 if(MR_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(mr_flags INTERFACE -march=${MR_ARCH})

@@ -83,7 +83,9 @@ class Connection final : public path::Listener, private message::OperationHost {
     if (session_ != nullptr) renew_sealing_key(now);
   }
   /// After transmit().
-  void count_sealed(std::span<const TxRun> runs);
+  void count_sealed(std::span<const TxRun> runs) {
+    if (session_ != nullptr) count_sealed_runs(runs);
+  }
   /// An attempt that wants this very peer takes no other one for it.
   bool may_yield_to(const wire::HelloPacket& hello) const;
 
@@ -194,6 +196,7 @@ class Connection final : public path::Listener, private message::OperationHost {
     return static_cast<uint32_t>(session_ == nullptr ? wire::kCrcBytes : wire::kTagBytes);
   }
   void renew_sealing_key(Time now);
+  void count_sealed_runs(std::span<const TxRun> runs);
   void on_key_update_heard(Time now);
   bool may_guess_key(Time now);
   void confirmed(Time now, const RxPacket& rx);

@@ -84,15 +84,16 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
                           std::span<const message::Fragment> fragments, bool last) {
   const auto n = static_cast<uint32_t>(fragments.size());
   const message::Fragment& front = fragments.front();
-  if (shared_.settings.whole_runs == 0 || sender_.is_scattered(front.send) ||
-      !is_readable(front)) {
+  const message::FragmentTraits traits = sender_.traits(front);
+  if (shared_.settings.whole_runs == 0 || traits.scattered ||
+      (traits.reads_region && !is_readable(front))) {
     return send_one_by_one(now, writer, slot, fragments, last);
   }
-  const auto header = static_cast<uint32_t>(sender_.header_bytes(front));
+  const uint32_t header = traits.header_bytes;
   const uint32_t size = header + front.length;
   if (writer.room() < n || !writer.can_append(slot.tx.id, size)) begin_run(writer, slot, true);
   SendEntry entry;
-  entry.copied = sender_.is_asking(front);
+  entry.copied = traits.asking;
   entry.state = SendEntry::State::kUndecided;
   entry.path = slot.tx.id;
   entry.seq = slot.tx.next_seq();
@@ -100,7 +101,8 @@ void Connection::send_run(Time now, RunWriter& writer, PathSlot& slot,
   entry.live = 1;
   const uint32_t cpsn = window_->create_run(entry, fragments);
   const message::Fragment& back = fragments.back();
-  const uint32_t back_size = static_cast<uint32_t>(sender_.header_bytes(back)) + back.length;
+  const uint32_t back_size =
+      back.length + (n == 1 ? header : static_cast<uint32_t>(sender_.header_bytes(back)));
   const uint32_t seq = slot.tx.on_sent_run(now, cpsn, n, static_cast<uint16_t>(size),
                                            static_cast<uint16_t>(back_size));
   const std::byte* payload = nullptr;

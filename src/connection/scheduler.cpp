@@ -22,8 +22,8 @@ size_t Connection::transmit(Time now, std::span<TxRun> runs) {
   if (state_ == ConnectionState::kTimeWait) return writer.used();
   if (payload_dirty_) update_payload();
   if (next_open_ < tx_paths_) open_waiting_paths();
-  send_resets();
-  send_response_errors();
+  if (sender_.has_reset()) send_resets();
+  if (sender_.has_response_error()) send_response_errors();
   transmit_probes(now, writer);
   transmit_repairs(now, writer);
   transmit_new(now, writer);
@@ -266,7 +266,7 @@ void Connection::transmit_probes(Time now, RunWriter& writer) {
 void Connection::send_credit_probe(Time now, RunWriter& writer) {
   uint16_t stream = 0;
   if (credit_probe_at_ != kNever && now < credit_probe_at_) return;
-  if (!sender_.credit_blocked(stream)) {
+  if (!sender_.waits_for_credit() || !sender_.credit_blocked(stream)) {
     credit_probe_at_ = kNever;
     credit_probe_wait_ = {};
     return;

@@ -51,8 +51,7 @@ wire::DropReason Connection::open_sealed(Time now, std::span<std::byte> packet, 
   return wire::DropReason::kBadTag;
 }
 
-void Connection::count_sealed(std::span<const TxRun> runs) {
-  if (session_ == nullptr) return;
+void Connection::count_sealed_runs(std::span<const TxRun> runs) {
   for (const TxRun& run : runs) {
     if (run.session != nullptr) session_->count_sent(run.count);
   }

@@ -52,12 +52,12 @@ class Engine::Impl {
     called_at_ = now;
     size_t placed = 0;
     Connection* running = nullptr;
+    bool sealed = false;  // what its packets have to be
     shared_.telemetry.set_time(now);
     shared_.counters.rx_datagrams += packets.size();
     for (size_t i = 0; i < packets.size(); ++i) {
       if (running != nullptr) {
-        if (packets[i].sealed == running->secured() &&
-            running->continue_run(packets[i], placements[placed])) {
+        if (packets[i].sealed == sealed && running->continue_run(packets[i], placements[placed])) {
           placements[placed++].packet = static_cast<uint32_t>(i);
           continue;
         }
@@ -81,7 +81,7 @@ class Engine::Impl {
         continue;
       }
       // It was looked at before an ACCEPT of the same batch brought the keys (MR-SEC-003).
-      if (c->secured() && !packets[i].sealed && common->type <= PacketType::kAckWideRefused) {
+      if (c->secured() != packets[i].sealed && common->type <= PacketType::kAckWideRefused) {
         shared_.drop(DropReason::kBadTag);
         continue;
       }
@@ -95,7 +95,10 @@ class Engine::Impl {
       }
       if (common->type > PacketType::kAckWideRefused) count_setup(dropped);
       touch(c->handle() >> 16);
-      if (c->in_run()) running = c;
+      if (c->in_run()) {
+        running = c;
+        sealed = c->secured();
+      }
     }
     if (running != nullptr) running->end_run(now);
     settle_touched();

@@ -407,10 +407,13 @@ size_t Sender::take(Time now, uint32_t payload, std::span<Fragment> out) {
   for (;;) {
     const uint32_t index = active_.head;
     SendStream& s = streams[index];
+    const bool fresh = s.ready.empty();
+    const uint32_t cut = s.cut;
     // Another stream may have taken the last operation that may be outstanding.
-    const bool may = !s.ready.empty() || cuttable(s);
+    const bool may = !fresh || !pools_.sends()[cut].awaits || cuttable(s);
     const size_t n = may ? take_from(index, payload, out) : 0;
-    if (s.undecided > 0 || (s.ready.empty() && !cuttable(s))) {
+    const bool same = fresh && may && s.cut == cut;  // what could be cut, and can be still
+    if (s.undecided > 0 || (s.ready.empty() && !same && !cuttable(s))) {
       refresh(index);
     } else if (active_.head != active_.tail) {
       list_remove<&SendStream::active_link>(streams, active_, index);
@@ -469,19 +472,19 @@ size_t Sender::cut_pieces(uint32_t send, uint32_t& begin, uint32_t end, uint32_t
   const bool takes_over = range && uint64_t{n} * payload >= bytes;
   const uint32_t claimed = claim(r, takes_over ? n - 1 : n);
   n = std::min(n, claimed + (takes_over && claimed == n - 1 ? 1 : 0));
-  for (uint32_t i = 0; i < n; ++i) {
-    const uint32_t length = std::min(payload, end - begin);
-    out[i] = Fragment{send, begin, length};
-    begin += length;
-  }
+  if (n == 0) return 0;
+  for (uint32_t i = 0; i + 1 < n; ++i, begin += payload) out[i] = Fragment{send, begin, payload};
+  const uint32_t length = std::min(payload, end - begin);
+  out[n - 1] = Fragment{send, begin, length};
+  begin += length;
   r.undecided += n;
   if (r.ordered) pools_.streams()[r.stream].undecided += n;
   return n;
 }
 
-/// The bytes of a fragment: where they lie, or side by side in the gather space.
-const std::byte* Sender::payload_of(const SendRecord& r, const Fragment& fragment) const {
-  if (r.segments == kNoIndex) return r.local == nullptr ? nullptr : r.local + fragment.offset;
+/// The bytes of a fragment of several segments: where they lie, or side by side in the gather
+/// space.
+const std::byte* Sender::gather(const SendRecord& r, const Fragment& fragment) const {
   const SegmentList& list = pools_.segments()[r.segments];
   uint64_t skip = fragment.offset;
   uint32_t left = fragment.length;
@@ -504,7 +507,11 @@ const std::byte* Sender::payload_of(const SendRecord& r, const Fragment& fragmen
   return gathered;
 }
 
-bool Sender::is_scattered(uint32_t send) const { return pools_.sends()[send].segments != kNoIndex; }
+FragmentTraits Sender::traits(const Fragment& f) const {
+  const SendRecord& r = pools_.sends()[f.send];
+  return {static_cast<uint32_t>(header_bytes(f)), r.segments != kNoIndex,
+          r.opcode == wire::Opcode::kReadResponse && f.length > 0, r.asking};
+}
 
 const std::byte* Sender::describe(const Fragment& fragment, wire::DataPacket& packet) const {
   const SendRecord& r = pools_.sends()[fragment.send];
@@ -537,7 +544,8 @@ const std::byte* Sender::describe(const Fragment& fragment, wire::DataPacket& pa
     packet.operand = r.operand;
     packet.swap = r.swap;
   }
-  return payload_of(r, fragment);
+  if (r.segments != kNoIndex) return gather(r, fragment);
+  return r.local == nullptr ? nullptr : r.local + fragment.offset;
 }
 
 size_t Sender::header_bytes(const Fragment& fragment) const {
@@ -578,6 +586,8 @@ void Sender::settle(uint32_t send) {
   const uint32_t index = pools_.sends()[send].stream;
   const SendStream& s = pools_.streams()[index];
   if (s.head != send) return;
+  const SendRecord& r = pools_.sends()[send];
+  if (!r.cut_done && !dead(s, r)) return;  // nothing of it can end yet
   if (advance(index)) refresh(index);
   if (s.responses) settle_responses(index);
 }
@@ -775,9 +785,5 @@ bool Sender::credit_blocked(uint16_t& stream) const {
   list_push_back<&SendStream::blocked_link>(pools_.streams(), blocked_, index);
   return true;
 }
-
-uint64_t Sender::bytes_waiting() const { return bytes_waiting_; }
-
-bool Sender::idle() const { return unfinished_ == 0; }
 
 }  // namespace metaroce::message

@@ -25,6 +25,14 @@ struct Fragment {
   uint32_t length = 0;          ///< bytes, 0 only for an empty message
 };
 
+/// How a fragment wants to be sent.
+struct FragmentTraits {
+  uint32_t header_bytes;  ///< of its DATA packet
+  bool scattered;         ///< it must go by itself: its bytes do not lie beside those of the next
+  bool reads_region;      ///< reads_region() says which
+  bool asking;            ///< it is sent to hear why it is refused; see is_asking()
+};
+
 struct SendRecord;  // one posted request, or a response
 struct SegmentList;
 struct InlineCopy;
@@ -134,8 +142,8 @@ class Sender {
   /// The memory of ours that a fragment of a Read response reads: false if it is none. Whoever
   /// sends it asks first whether the key is still good (MR-MSG-047, MR-MSG-048).
   bool reads_region(const Fragment& fragment, uint32_t& key, uint64_t& address) const;
-  /// One fragment must go by itself: its bytes do not lie side by side with those of the next.
-  bool is_scattered(uint32_t send) const;
+  /// All that the sending of a run depends on, in one look.
+  FragmentTraits traits(const Fragment& fragment) const;
   /// Fills everything of the DATA header above the connection (opcode, stream, MSN, offset, key,
   /// address, sequence, immediate, flags) and returns where the payload lies (may be null).
   const std::byte* describe(const Fragment& fragment, wire::DataPacket& packet) const;
@@ -222,8 +230,9 @@ class Sender {
   bool has_active() const { return !active_.empty(); }
   uint64_t messages_accepted() const { return accepted_; }
 
-  uint64_t bytes_waiting() const;  ///< not yet cut into fragments, retries included
-  bool idle() const;               ///< nothing posted is unfinished
+  /// Not yet cut into fragments, retries included.
+  uint64_t bytes_waiting() const { return bytes_waiting_; }
+  bool idle() const { return unfinished_ == 0; }  ///< nothing posted is unfinished
 
  private:
   uint32_t find_stream(uint16_t id) const;
@@ -244,7 +253,7 @@ class Sender {
   bool comes_before(const SendRecord& r, const RetryRecord& retry, const RetryRecord& other) const;
   void end_responses(uint32_t index);
   void give_up(uint32_t send);
-  const std::byte* payload_of(const SendRecord& record, const Fragment& fragment) const;
+  const std::byte* gather(const SendRecord& record, const Fragment& fragment) const;
   bool cuttable(const SendStream& stream) const;
   bool wants_credit(const SendStream& stream) const;
   bool can_claim(const SendRecord& record) const;
