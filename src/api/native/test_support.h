@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "metaroce/metaroce.h"
@@ -69,8 +70,12 @@ class Two {
     bool accepted = false;
     while (!connected || !accepted) {
       turn();
-      for (mr_event e : events(client)) connected |= e.kind == MR_EVENT_CONNECTED;
-      for (mr_event e : events(server)) {
+      for (const mr_event& e : events(client)) {
+        connected |= e.kind == MR_EVENT_CONNECTED;
+        early.emplace_back(client, e);
+      }
+      for (const mr_event& e : events(server)) {
+        early.emplace_back(server, e);
         if (e.kind != MR_EVENT_ACCEPTED) continue;
         accepted = true;
         to_client = e.connection;
@@ -109,8 +114,11 @@ class Two {
     return all;
   }
 
-  /// Drives both until `context` has the event.
+  /// Drives both until `context` has the event, or had it before both were joined.
   mr_event event(mr_context* context, mr_event_kind kind) {
+    for (const auto& [whose, e] : early) {
+      if (whose == context && e.kind == static_cast<uint32_t>(kind)) return e;
+    }
     for (;;) {
       turn();
       for (const mr_event& e : events(context)) {
@@ -133,6 +141,8 @@ class Two {
 
   mr_context* server = nullptr;
   mr_context* client = nullptr;
+  /// What came before both were joined.
+  std::vector<std::pair<mr_context*, mr_event>> early;
   mr_connection to_server = 0;
   mr_connection to_client = 0;
 };
