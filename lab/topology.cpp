@@ -1,0 +1,140 @@
+#include "lab/topology.h"
+
+#include <fmt/format.h>
+
+#include <toml++/toml.h>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace metaroce::lab {
+
+namespace {
+
+struct Problem {
+  uint32_t line;
+  std::string text;
+};
+
+/// Takes what it knows out of a table; whatever is left is an error.
+class Reader {
+ public:
+  explicit Reader(const toml::table& table) : table_(table) {}
+
+  void number(const char* key, uint32_t& out, uint32_t low, uint32_t high) {
+    const toml::node* node = take(key);
+    if (node == nullptr) return;
+    const auto value = node->value_exact<int64_t>();
+    if (!value || *value < low || *value > high) {
+      fail(*node, key, fmt::format("must be a whole number from {} to {}", low, high));
+    }
+    out = static_cast<uint32_t>(*value);
+  }
+  void flag(const char* key, bool& out) {
+    const toml::node* node = take(key);
+    if (node == nullptr) return;
+    const auto value = node->value_exact<bool>();
+    if (!value) fail(*node, key, "must be true or false");
+    out = *value;
+  }
+  void text(const char* key, std::string& out) {
+    const toml::node* node = take(key);
+    if (node == nullptr) return;
+    const auto value = node->value_exact<std::string>();
+    if (!value) fail(*node, key, "must be a text in quotes");
+    out = *value;
+  }
+  const toml::node* take(const char* key) {
+    taken_.insert(key);
+    return table_.get(key);
+  }
+  void finish() const {
+    for (const auto& [key, node] : table_) {
+      if (taken_.contains(std::string(key.str()))) continue;
+      std::string known;
+      for (const std::string& k : taken_) known += (known.empty() ? "" : ", ") + k;
+      throw Problem{key.source().begin.line,
+                    fmt::format("unknown key '{}'; there are {}", std::string(key.str()), known)};
+    }
+  }
+  [[noreturn]] static void fail(const toml::node& node, const char* key, const std::string& why) {
+    throw Problem{node.source().begin.line, fmt::format("'{}' {}", key, why)};
+  }
+
+ private:
+  const toml::table& table_;
+  std::set<std::string> taken_;
+};
+
+LinkLine read_link(const toml::node& node) {
+  if (!node.is_table()) Reader::fail(node, "link", "must be written as [[link]]");
+  Reader reader(*node.as_table());
+  LinkLine line;
+  std::string rules;
+  reader.text("between", line.between);
+  reader.text("rules", rules);
+  reader.finish();
+  if (line.between.empty()) Reader::fail(node, "between", "is missing: which link?");
+  const auto parsed = parse_rules(rules);
+  if (!parsed) Reader::fail(node, "rules", parsed.error());
+  line.rules = *parsed;
+  return line;
+}
+
+Topology read_table(const toml::table& table) {
+  Topology t;
+  Reader reader(table);
+  reader.text("name", t.name);
+  reader.number("planes", t.planes, 1, kMostPlanes);
+  reader.number("hosts", t.hosts, 2, kMostHosts);
+  reader.number("leaves", t.leaves, 1, kMostSwitches);
+  reader.number("spines", t.spines, 1, kMostSwitches);
+  reader.flag("ipv4", t.ipv4);
+  reader.flag("ipv6", t.ipv6);
+  reader.number("mtu", t.mtu, 1500, 65000);
+  reader.number("seed", t.seed, 0, 1'000'000);
+  reader.flag("linkdown", t.linkdown);
+  reader.flag("neighbours", t.neighbours);
+  reader.flag("gso", t.gso);
+  reader.flag("checksum_offload", t.checksum_offload);
+  if (const toml::node* links = reader.take("link"); links != nullptr) {
+    if (!links->is_array()) Reader::fail(*links, "link", "must be written as [[link]]");
+    for (const toml::node& link : *links->as_array()) t.links.push_back(read_link(link));
+  }
+  reader.finish();
+  if (!t.ipv4 && !t.ipv6) throw Problem{1, "ipv4 and ipv6 are both off; one is needed"};
+  if (t.leaves > t.hosts) {
+    throw Problem{1, fmt::format("{} leaves and {} hosts: a leaf has no host", t.leaves, t.hosts)};
+  }
+  return t;
+}
+
+}  // namespace
+
+Expected<Topology, std::string> parse_topology(const std::string& text, const std::string& file) {
+  try {
+    Topology t = read_table(toml::parse(text, file));
+    const Plan plan = make_plan(t);
+    for (const LinkLine& line : t.links) {
+      const auto found = select_links(plan, line.between);
+      if (!found) return unexpected(fmt::format("{}: link: {}", file, found.error()));
+    }
+    return t;
+  } catch (const toml::parse_error& e) {
+    return unexpected(fmt::format("{}:{}: {}", file, e.source().begin.line, e.description()));
+  } catch (const Problem& p) {
+    return unexpected(fmt::format("{}:{}: {}", file, p.line, p.text));
+  }
+}
+
+Expected<Topology, std::string> read_topology(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) return unexpected(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse_topology(text.str(), file);
+}
+
+}  // namespace metaroce::lab
