@@ -85,7 +85,8 @@ std::string draw_svg(const Plan& plan) {
       line(lines, at(plan.leaf_of(h), t.leaves), leaf_y, host_x[h], hosts_y);
     }
   }
-  for (uint32_t h = 0; h < t.hosts; ++h) box(boxes, host_x[h], hosts_y, 40, "#f4e3c1", plan.nodes[h].name);
+  for (uint32_t h = 0; h < t.hosts; ++h)
+    box(boxes, host_x[h], hosts_y, 40, "#f4e3c1", plan.nodes[h].name);
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" font-size=\"11\" "
       "font-family=\"sans-serif\">\n<title>{2}</title>\n<g stroke=\"#999\" stroke-width=\"0.7\">\n"

@@ -43,8 +43,8 @@ Expected<double, std::string> measure(std::string_view text, const Unit (&units)
   }
   value *= unit->factor;
   if (!(value >= 0) || value > most) {
-    return unexpected(fmt::format("'{}' is out of range (0 to {:g} {})", text, most / unit->factor,
-                                  unit->name));
+    return unexpected(
+        fmt::format("'{}' is out of range (0 to {:g} {})", text, most / unit->factor, unit->name));
   }
   return value;
 }

@@ -17,17 +17,17 @@ struct LinkRules {
   uint32_t burst_out_ppm = 0;  ///< ... and a packet ends it
   uint32_t corrupt_ppm = 0;    ///< one bit of the payload
   uint32_t duplicate_ppm = 0;
-  uint32_t reorder_ppm = 0;    ///< so many come late, by `late_us`
+  uint32_t reorder_ppm = 0;  ///< so many come late, by `late_us`
   uint32_t late_us = 0;
   uint32_t delay_us = 0;
   uint32_t jitter_us = 0;
-  uint64_t rate_bps = 0;       ///< of a real queue
-  uint32_t queue_bytes = 0;    ///< of it; beyond that packets are dropped
-  uint32_t mark_bytes = 0;     ///< from here on ECT packets are marked
-  bool dark = false;           ///< nothing comes through
-  bool bleach = false;         ///< marks and ECT are taken off
-  bool trim = false;           ///< what the queue would drop is cut to its headers instead
-  uint32_t flap_ms = 0;        ///< dark and not dark in turn, so long each
+  uint64_t rate_bps = 0;     ///< of a real queue
+  uint32_t queue_bytes = 0;  ///< of it; beyond that packets are dropped
+  uint32_t mark_bytes = 0;   ///< from here on ECT packets are marked
+  bool dark = false;         ///< nothing comes through
+  bool bleach = false;       ///< marks and ECT are taken off
+  bool trim = false;         ///< what the queue would drop is cut to its headers instead
+  uint32_t flap_ms = 0;      ///< dark and not dark in turn, so long each
 
   bool operator==(const LinkRules&) const = default;
 };

@@ -121,7 +121,7 @@ Plan make_plan(const Topology& t) {
 }
 
 Expected<std::vector<Direction>, std::string> select_links(const Plan& plan,
-                                                          const std::string& name) {
+                                                           const std::string& name) {
   std::vector<Direction> out;
   const size_t colon = name.find(':');
   const size_t both = name.find('=');
@@ -136,11 +136,11 @@ Expected<std::vector<Direction>, std::string> select_links(const Plan& plan,
       backward = matches(from, b) && matches(to, a);
     } else if (both != std::string::npos) {
       const std::string from = name.substr(0, both), to = name.substr(both + 1);
-      forward = backward = (matches(from, a) && matches(to, b)) ||
-                           (matches(from, b) && matches(to, a));
+      forward = backward =
+          (matches(from, a) && matches(to, b)) || (matches(from, b) && matches(to, a));
     } else {
-      forward = backward = matches(name, a) || matches(name, b) ||
-                           matches(name, fmt::format("plane{}", c.plane));
+      forward = backward =
+          matches(name, a) || matches(name, b) || matches(name, fmt::format("plane{}", c.plane));
     }
     if (forward) out.push_back({i, true});
     if (backward) out.push_back({i, false});

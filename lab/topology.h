@@ -1,5 +1,5 @@
-// A leaf-spine fabric of several planes as a file describes it, and the plan of what is to be built:
-// namespaces, cables, addresses. Nothing here touches the system.
+// A leaf-spine fabric of several planes as a file describes it, and the plan of what is to be
+// built: namespaces, cables, addresses. Nothing here touches the system.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ struct Topology {
   bool ipv4 = true;
   bool ipv6 = true;
   uint32_t mtu = 9000;
-  uint32_t seed = 1;            ///< of the hashes: every leaf gets one of its own
-  bool linkdown = true;         ///< a leaf takes a dead uplink out of its groups
-  bool neighbours = true;       ///< known from the start; false: asked for by ARP and ND
-  bool gso = false;             ///< hosts may send super-packets, which share one fate
-  bool checksum_offload = true; ///< false: hosts compute UDP checksums
+  uint32_t seed = 1;             ///< of the hashes: every leaf gets one of its own
+  bool linkdown = true;          ///< a leaf takes a dead uplink out of its groups
+  bool neighbours = true;        ///< known from the start; false: asked for by ARP and ND
+  bool gso = false;              ///< hosts may send super-packets, which share one fate
+  bool checksum_offload = true;  ///< false: hosts compute UDP checksums
   std::vector<LinkLine> links;
 };
 
@@ -92,7 +92,7 @@ struct Direction {
 /// leaf or a host (all its cables, both directions), "plane2" (all of it), with "*" as a wildcard.
 /// The error says what names there are.
 Expected<std::vector<Direction>, std::string> select_links(const Plan& plan,
-                                                          const std::string& name);
+                                                           const std::string& name);
 
 /// The fabric as text for a terminal, and as a picture.
 std::string draw_text(const Plan& plan);

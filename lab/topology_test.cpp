@@ -76,8 +76,8 @@ TEST(Topology, LinksAreNamedInBothDirectionsOrOne) {
   EXPECT_FALSE(select_links(plan, "p0s0:p0l1")->front().from_a);
   EXPECT_TRUE(select_links(plan, "p0l1:p0s0")->front().from_a);
   EXPECT_EQ(count("p0l1=p0s0"), 2u);
-  EXPECT_EQ(count("p0s0"), 4u);      // two leaves, both directions
-  EXPECT_EQ(count("h1"), 4u);        // two planes
+  EXPECT_EQ(count("p0s0"), 4u);  // two leaves, both directions
+  EXPECT_EQ(count("h1"), 4u);    // two planes
   EXPECT_EQ(count("plane1"), 2u * (2 + 8));
   EXPECT_EQ(count("p*s*:p*l*"), 16u);
   EXPECT_EQ(count("*"), plan.cables.size() * 2);
@@ -87,9 +87,9 @@ TEST(Topology, LinksAreNamedInBothDirectionsOrOne) {
 
 TEST(LinkRules, AreReadAsTheyArePrinted) {
   for (const char* words :
-       {"none", "loss=1%", "loss=0.01%,corrupt=50%", "ge=0.1%/10%", "rate=100mbit,queue=300000,mark=30000",
-        "delay=1000us,jitter=200us", "reorder=2%:500us", "dark=on", "dup=2%,bleach=on,trim=on",
-        "flap=100ms"}) {
+       {"none", "loss=1%", "loss=0.01%,corrupt=50%", "ge=0.1%/10%",
+        "rate=100mbit,queue=300000,mark=30000", "delay=1000us,jitter=200us", "reorder=2%:500us",
+        "dark=on", "dup=2%,bleach=on,trim=on", "flap=100ms"}) {
     const auto rules = parse_rules(words);
     ASSERT_TRUE(rules) << words << ": " << rules.error();
     EXPECT_EQ(print_rules(*rules), words);

@@ -1,0 +1,81 @@
+// rtnetlink in one network namespace: interfaces, addresses, routes, neighbours. Requests are
+// gathered and given to the kernel together, so that a fabric of hundreds of cables is a matter of
+// milliseconds and not of as many processes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/expected.h"
+
+namespace metaroce::lab {
+
+/// An address of either family, as rtnetlink wants it.
+struct NetAddress {
+  uint8_t family = 0;  ///< AF_INET or AF_INET6; 0: none
+  uint8_t bytes[16] = {};
+  uint8_t length() const;
+};
+/// Asserts that the text is one: all of them are of our own making.
+NetAddress net_address(const std::string& text);
+
+struct NextHop {
+  NetAddress gateway;
+  uint32_t interface = 0;  ///< index
+};
+
+class Netlink {
+ public:
+  /// A socket in the namespace that `netns` is open on; this thread is back where it was.
+  static Expected<Netlink, std::string> open(int netns);
+  Netlink(Netlink&& other) noexcept;
+  Netlink& operator=(Netlink&&) = delete;
+  ~Netlink();
+
+  /// A cable from here to the namespace `peer_netns`.
+  struct VethEnd {
+    std::string name;
+    const uint8_t* mac = nullptr;
+    uint32_t index = 0;
+  };
+  void add_veth(const VethEnd& here, const VethEnd& there, int peer_netns, uint32_t mtu);
+  void set_up(uint32_t interface, bool up = true);
+  void set_mtu(uint32_t interface, uint32_t mtu);
+  void add_address(uint32_t interface, const NetAddress& address, uint8_t prefix);
+  void remove_address(uint32_t interface, const NetAddress& address, uint8_t prefix);
+  /// Through all of `hops`, weighed alike. `source`: the address a host sends from.
+  void add_route(const NetAddress& to, uint8_t prefix, const std::vector<NextHop>& hops,
+                 const NetAddress& source = {});
+  /// For ever, so that nobody has to ask.
+  void add_neighbour(uint32_t interface, const NetAddress& address, const uint8_t* mac);
+
+  /// Gives the kernel what was gathered. The error says which request it did not take, and why.
+  Expected<bool, std::string> flush();
+
+  struct Counters {
+    uint64_t rx_packets = 0, rx_bytes = 0, rx_dropped = 0;
+    uint64_t tx_packets = 0, tx_bytes = 0, tx_dropped = 0;
+  };
+  struct Interface {
+    uint32_t index = 0;
+    std::string name;
+    bool up = false, carrier = false;
+    uint32_t mtu = 0;
+    Counters counters;
+  };
+  Expected<std::vector<Interface>, std::string> interfaces();
+
+ private:
+  explicit Netlink(void* socket) : socket_(socket) {}
+  /// Room for the next request, and how to name it in an error.
+  void* begin(uint16_t type, uint16_t flags, std::string what);
+  void end(const void* header);
+
+  void* socket_;  // mnl_socket
+  std::vector<char> batch_;
+  std::vector<std::string> what_;
+  uint32_t sequence_ = 1;
+};
+
+}  // namespace metaroce::lab
