@@ -4,6 +4,8 @@ find_package(Threads REQUIRED)
 find_package(tl-expected REQUIRED)       # libexpected-dev
 find_package(OpenSSL 3 REQUIRED)         # libssl-dev
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)  # libisal-dev, CRC32C
+pkg_check_modules(MNL REQUIRED IMPORTED_TARGET libmnl)    # libmnl-dev, rtnetlink of the lab
+pkg_check_modules(BPF REQUIRED IMPORTED_TARGET libbpf)    # libbpf-dev, rules of the lab's links
 find_package(fmt REQUIRED)               # libfmt-dev
 find_package(spdlog REQUIRED)            # libspdlog-dev
 find_package(CLI11 REQUIRED)             # libcli11-dev

@@ -32,6 +32,24 @@ struct LinkRules {
   bool operator==(const LinkRules&) const = default;
 };
 
+/// What happened to the packets of one direction. A packet with one fate is counted once; marked,
+/// bleached, corrupted, late and duplicated ones have passed as well.
+struct LinkCounts {
+  uint64_t seen = 0;    ///< came in
+  uint64_t passed = 0;  ///< went on, trimmed ones too, copies not
+  uint64_t dark = 0;    ///< dropped because the link was dark (or in a dark phase of `flap`)
+  uint64_t lost = 0;    ///< dropped by `loss` or `ge`
+  uint64_t full = 0;    ///< dropped by the queue
+  uint64_t marked = 0;  ///< got CE from us
+  uint64_t trimmed = 0;
+  uint64_t corrupted = 0;
+  uint64_t duplicated = 0;
+  uint64_t late = 0;  ///< held back by `reorder`
+  uint64_t bleached = 0;
+
+  bool operator==(const LinkCounts&) const = default;
+};
+
 /// `words`: KEY=VALUE separated by commas or blanks, or "none". Keys that are not named keep what
 /// they have. The error names the word, and what it could have been.
 Expected<LinkRules, std::string> parse_rules(std::string_view words, LinkRules rules = {});

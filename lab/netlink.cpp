@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <libmnl/libmnl.h>
 #include <linux/if_link.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
@@ -107,7 +108,8 @@ void Netlink::add_veth(const VethEnd& here, const VethEnd& there, int peer_netns
     info->ifi_index = static_cast<int>(end.index);
     mnl_attr_put_strz(h, IFLA_IFNAME, end.name.c_str());
     mnl_attr_put_u32(h, IFLA_MTU, mtu);
-    mnl_attr_put(h, IFLA_ADDRESS, 6, end.mac);
+    if (end.mac != nullptr) mnl_attr_put(h, IFLA_ADDRESS, 6, end.mac);
+    if (end.one_segment) mnl_attr_put_u32(h, IFLA_GSO_MAX_SEGS, 1);
   };
   body(here);
   nlattr* kind = mnl_attr_nest_start(h, IFLA_LINKINFO);
@@ -128,6 +130,13 @@ void Netlink::set_up(uint32_t interface, bool up) {
   info->ifi_index = static_cast<int>(interface);
   info->ifi_change = IFF_UP;
   info->ifi_flags = up ? IFF_UP : 0;
+  end(h);
+}
+
+void Netlink::remove(uint32_t interface) {
+  nlmsghdr* h = header_of(begin(RTM_DELLINK, 0, fmt::format("interface {} away", interface)));
+  auto* info = static_cast<ifinfomsg*>(mnl_nlmsg_put_extra_header(h, sizeof(ifinfomsg)));
+  info->ifi_index = static_cast<int>(interface);
   end(h);
 }
 
@@ -192,6 +201,40 @@ void Netlink::add_route(const NetAddress& to, uint8_t prefix, const std::vector<
     }
     mnl_attr_nest_end(h, list);
   }
+  end(h);
+}
+
+void Netlink::set_tbf(uint32_t interface, uint64_t rate_bps, uint32_t queue_bytes,
+                      uint32_t burst_bytes) {
+  nlmsghdr* h = header_of(begin(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE,
+                                fmt::format("queue of {} bit/s", rate_bps)));
+  auto* q = static_cast<tcmsg*>(mnl_nlmsg_put_extra_header(h, sizeof(tcmsg)));
+  q->tcm_family = AF_UNSPEC;
+  q->tcm_ifindex = static_cast<int>(interface);
+  q->tcm_parent = TC_H_ROOT;
+  mnl_attr_put_strz(h, TCA_KIND, "tbf");
+  nlattr* options = mnl_attr_nest_start(h, TCA_OPTIONS);
+  tc_tbf_qopt parms{};
+  const uint64_t bytes_per_second = rate_bps / 8;
+  parms.rate.rate = static_cast<uint32_t>(std::min<uint64_t>(bytes_per_second, UINT32_MAX));
+  parms.rate.linklayer = TC_LINKLAYER_ETHERNET;  // no rate table
+  parms.limit = queue_bytes;
+  mnl_attr_put(h, TCA_TBF_PARMS, sizeof parms, &parms);
+  mnl_attr_put_u32(h, TCA_TBF_BURST, burst_bytes);
+  if (bytes_per_second > UINT32_MAX) {
+    mnl_attr_put(h, TCA_TBF_RATE64, sizeof bytes_per_second, &bytes_per_second);
+  }
+  mnl_attr_nest_end(h, options);
+  end(h);
+}
+
+void Netlink::remove_qdisc(uint32_t interface) {
+  nlmsghdr* h =
+      header_of(begin(RTM_DELQDISC, 0, fmt::format("queue of interface {} away", interface)));
+  auto* q = static_cast<tcmsg*>(mnl_nlmsg_put_extra_header(h, sizeof(tcmsg)));
+  q->tcm_family = AF_UNSPEC;
+  q->tcm_ifindex = static_cast<int>(interface);
+  q->tcm_parent = TC_H_ROOT;
   end(h);
 }
 

@@ -38,15 +38,20 @@ class Netlink {
     std::string name;
     const uint8_t* mac = nullptr;
     uint32_t index = 0;
+    bool one_segment = false;  ///< GSO packets are cut into datagrams before they leave
   };
   void add_veth(const VethEnd& here, const VethEnd& there, int peer_netns, uint32_t mtu);
   void set_up(uint32_t interface, bool up = true);
+  void remove(uint32_t interface);
   void set_mtu(uint32_t interface, uint32_t mtu);
   void add_address(uint32_t interface, const NetAddress& address, uint8_t prefix);
   void remove_address(uint32_t interface, const NetAddress& address, uint8_t prefix);
   /// Through all of `hops`, weighed alike. `source`: the address a host sends from.
   void add_route(const NetAddress& to, uint8_t prefix, const std::vector<NextHop>& hops,
                  const NetAddress& source = {});
+  /// A token bucket with a queue before it as the egress of an interface; replaces what is there.
+  void set_tbf(uint32_t interface, uint64_t rate_bps, uint32_t queue_bytes, uint32_t burst_bytes);
+  void remove_qdisc(uint32_t interface);
   /// For ever, so that nobody has to ask.
   void add_neighbour(uint32_t interface, const NetAddress& address, const uint8_t* mac);
 
