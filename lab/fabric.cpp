@@ -2,8 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +21,7 @@ namespace metaroce::lab {
 namespace {
 
 constexpr uint8_t kHost4 = 24, kHost6 = 64;
+constexpr uint32_t kLoopback = 1;
 
 /// In the namespace this thread is in.
 Expected<bool, std::string> set_sysctl(const std::string& key, const std::string& value) {
@@ -59,49 +65,62 @@ Expected<bool, std::string> set_forwarding(const Topology& t, const Node& node) 
   return true;
 }
 
+/// Does `work` with this thread's network namespace as it wants, then returns to the one before.
+template <class Work>
+Expected<bool, std::string> and_back(Work&& work) {
+  const int back = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+  if (back < 0) return unexpected(fmt::format("own namespace: {}", std::strerror(errno)));
+  Expected<bool, std::string> done = work();
+  const bool returned = setns(back, CLONE_NEWNET) == 0;
+  close(back);
+  MR_ASSERT(returned);
+  return done;
+}
+
 }  // namespace
 
 Fabric::~Fabric() {
   for (const int fd : netns_) {
     if (fd >= 0) close(fd);
   }
+  if (wire_netns_ >= 0) close(wire_netns_);
 }
 
-Expected<bool, std::string> Fabric::add_namespace(uint32_t node) {
-  const Node& n = plan_.nodes[node];
+/// This thread is in it afterwards.
+Expected<int, std::string> Fabric::add_namespace(const std::string& name) {
   if (unshare(CLONE_NEWNET) != 0) {
-    return unexpected(fmt::format("no network namespace for {}: {}", n.name, std::strerror(errno)));
+    return unexpected(fmt::format("no network namespace for {}: {}", name, std::strerror(errno)));
   }
-  netns_[node] = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-  if (netns_[node] < 0) {
-    return unexpected(fmt::format("{}: its namespace: {}", n.name, std::strerror(errno)));
+  const int netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+  if (netns < 0) {
+    return unexpected(fmt::format("{}: its namespace: {}", name, std::strerror(errno)));
   }
-  const std::string place = "/run/netns/" + n.name;
+  const std::string place = "/run/netns/" + name;
   const int fd = open(place.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0444);
   if (fd >= 0) {
     close(fd);
     // A convenience (`ip netns exec`): the lab itself knows the namespace by its descriptor.
     (void)mount("/proc/thread-self/ns/net", place.c_str(), "none", MS_BIND, nullptr);
   }
-  if (plan_.topology.ipv6) {
+  return netns;
+}
+
+Expected<bool, std::string> Fabric::add_namespaces() {
+  for (uint32_t n = 0; n < plan_.nodes.size(); ++n) {
+    const Node& node = plan_.nodes[n];
+    const auto netns = add_namespace(node.name);
+    if (!netns) return unexpected(netns.error());
+    netns_[n] = *netns;
     for (const char* which : {"all", "default"}) {
+      if (!plan_.topology.ipv6) break;
       const auto set = set_sysctl(fmt::format("ipv6/conf/{}/accept_dad", which), "0");
       if (!set) return set;
     }
+    if (node.kind == NodeKind::kHost) continue;
+    const auto set = set_forwarding(plan_.topology, node);
+    if (!set) return set;
   }
-  return n.kind == NodeKind::kHost ? true : set_forwarding(plan_.topology, n);
-}
-
-uint32_t Fabric::interface(const End& end) const {
-  // 1 is the loopback; ours follow in the order of the node's cables.
-  const auto& mine = ends_of_[end.node];
-  for (uint32_t i = 0; i < mine.size(); ++i) {
-    const Cable& c = plan_.cables[mine[i]];
-    const End& e = c.a.node == end.node ? c.a : c.b;
-    if (e.interface == end.interface) return 2 + i;
-  }
-  MR_ASSERT(false);
-  return 0;
+  return true;
 }
 
 Expected<Netlink*, std::string> Fabric::netlink(uint32_t node) {
@@ -114,12 +133,44 @@ Expected<Netlink*, std::string> Fabric::netlink(uint32_t node) {
   return &netlinks_[static_cast<size_t>(netlink_of_[node])];
 }
 
+Netlink::VethEnd Fabric::veth_end(const End& end, bool a, uint32_t cable) const {
+  const bool host = plan_.nodes[end.node].kind == NodeKind::kHost;
+  return {end.interface, end.mac, interface_of(cable, a), host && !plan_.topology.gso};
+}
+
+/// A host that computes its UDP checksums itself finds what was corrupted on the way; one that
+/// leaves them to its interface does not, as there is none here that ever would.
+Expected<bool, std::string> Fabric::set_offload(uint32_t node) {
+  if (plan_.topology.checksum_offload || plan_.nodes[node].kind != NodeKind::kHost) return true;
+  return and_back([&]() -> Expected<bool, std::string> {
+    if (setns(netns_[node], CLONE_NEWNET) != 0) {
+      return unexpected(fmt::format("{}: {}", plan_.nodes[node].name, std::strerror(errno)));
+    }
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    std::string error;
+    for (const uint32_t i : ends_of_[node]) {
+      ethtool_value off{};
+      off.cmd = ETHTOOL_STXCSUM;
+      ifreq request{};
+      plan_.cables[i].a.interface.copy(request.ifr_name, IFNAMSIZ - 1);
+      request.ifr_data = reinterpret_cast<char*>(&off);
+      if (ioctl(fd, SIOCETHTOOL, &request) != 0) {
+        error = fmt::format("{}: checksums of {}: {}", plan_.nodes[node].name, request.ifr_name,
+                            std::strerror(errno));
+      }
+    }
+    close(fd);
+    if (!error.empty()) return unexpected(error);
+    return true;
+  });
+}
+
 Expected<bool, std::string> Fabric::add_cables() {
-  for (const Cable& c : plan_.cables) {
+  for (uint32_t i = 0; i < plan_.cables.size(); ++i) {
+    const Cable& c = plan_.cables[i];
     const auto link = netlink(c.a.node);
     if (!link) return unexpected(link.error());
-    (*link)->add_veth({c.a.interface, c.a.mac, interface(c.a)},
-                      {c.b.interface, c.b.mac, interface(c.b)}, netns_[c.b.node],
+    (*link)->add_veth(veth_end(c.a, true, i), veth_end(c.b, false, i), netns_[c.b.node],
                       plan_.topology.mtu);
   }
   // A cable is there when both its ends are: all of them first, then they come up.
@@ -127,7 +178,10 @@ Expected<bool, std::string> Fabric::add_cables() {
     for (uint32_t n = 0; n < plan_.nodes.size(); ++n) {
       const auto link = netlink(n);
       if (!link) return unexpected(link.error());
-      for (uint32_t i = 0; up && i <= ends_of_[n].size(); ++i) (*link)->set_up(1 + i);
+      if (up) (*link)->set_up(kLoopback);
+      for (const uint32_t i : ends_of_[n]) {
+        if (up) (*link)->set_up(interface_of(i, plan_.cables[i].a.node == n));
+      }
       const auto done = (*link)->flush();
       if (!done) return unexpected(fmt::format("{}: {}", plan_.nodes[n].name, done.error()));
     }
@@ -142,7 +196,7 @@ Expected<bool, std::string> Fabric::add_addresses(uint32_t node) {
     const Cable& c = plan_.cables[i];
     const End& mine = c.a.node == node ? c.a : c.b;
     const End& other = c.a.node == node ? c.b : c.a;
-    const uint32_t index = interface(mine);
+    const uint32_t index = interface_of(i, c.a.node == node);
     for (const auto& [own, theirs, prefix] :
          {std::tuple{&mine.v4, &other.v4, kHost4}, std::tuple{&mine.v6, &other.v6, kHost6}}) {
       if (own->empty()) continue;
@@ -159,7 +213,7 @@ Expected<bool, std::string> Fabric::add_addresses(uint32_t node) {
 void Fabric::add_host_routes(Netlink& link, uint32_t host) {
   for (uint32_t p = 0; p < plan_.topology.planes; ++p) {
     const Cable& c = plan_.host_cable(p, host);
-    const uint32_t index = interface(c.a);
+    const uint32_t index = interface_of(plan_.index_of(c), true);
     if (!c.a.v4.empty()) {
       link.add_route(net_address(fmt::format("10.{}.0.0", p)), 16, {{net_address(c.b.v4), index}},
                      net_address(c.a.v4));
@@ -183,9 +237,9 @@ Expected<bool, std::string> Fabric::add_routes(uint32_t node) {
       if (to.empty()) continue;
       std::vector<NextHop> hops;
       for (const Cable* c : ways) {
-        const End& mine = c->a.node == node ? c->a : c->b;
         const End& other = c->a.node == node ? c->b : c->a;
-        hops.push_back({net_address(v6 ? other.v6 : other.v4), interface(mine)});
+        hops.push_back({net_address(v6 ? other.v6 : other.v4),
+                        interface_of(plan_.index_of(*c), c->a.node == node)});
       }
       NetAddress network = net_address(to);
       std::memset(network.bytes + (v6 ? 8 : 3), 0, v6 ? 8 : 1);
@@ -221,17 +275,76 @@ Expected<bool, std::string> Fabric::build(const Plan& plan) {
     ends_of_[plan_.cables[i].a.node].push_back(i);
     ends_of_[plan_.cables[i].b.node].push_back(i);
   }
-  const int back = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-  if (back < 0) return unexpected(fmt::format("own namespace: {}", std::strerror(errno)));
-  Expected<bool, std::string> done = true;
-  for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = add_namespace(n);
-  const bool returned = setns(back, CLONE_NEWNET) == 0;
-  close(back);
-  MR_ASSERT(returned);
+  auto done = and_back([this] { return add_namespaces(); });
   if (done) done = add_cables();
+  for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = set_offload(n);
   for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = add_addresses(n);
   for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = add_routes(n);
   return done;
+}
+
+Expected<bool, std::string> Fabric::set_up(uint32_t cable, bool up) {
+  const Cable& c = plan_.cables[cable];
+  for (const bool a : {true, false}) {
+    const auto link = netlink(a ? c.a.node : c.b.node);
+    if (!link) return unexpected(link.error());
+    (*link)->set_up(interface_of(cable, a), up);
+    const auto done = (*link)->flush();
+    if (!done) return done;
+  }
+  for (const uint32_t node : {c.a.node, c.b.node}) {
+    if (!up) break;
+    auto done = add_addresses(node);
+    if (done) done = add_routes(node);
+    if (!done) return done;
+  }
+  return true;
+}
+
+std::string Fabric::wire_name(uint32_t cable, bool a) {
+  return fmt::format("w{}{}", cable, a ? 'a' : 'b');
+}
+
+Expected<bool, std::string> Fabric::add_wire_namespace() {
+  if (wire_netns_ >= 0) return true;
+  return and_back([this]() -> Expected<bool, std::string> {
+    const auto netns = add_namespace("wires");
+    if (!netns) return unexpected(netns.error());
+    wire_netns_ = *netns;
+    auto opened = Netlink::open(wire_netns_);
+    if (!opened) return unexpected(opened.error());
+    wire_netlink_.push_back(std::move(*opened));
+    // What goes over a wire are the packets of the cable and nothing else.
+    if (access("/proc/sys/net/ipv6", F_OK) != 0) return true;
+    return set_sysctl("ipv6/conf/default/disable_ipv6", "1");
+  });
+}
+
+Expected<bool, std::string> Fabric::cut(uint32_t cable) {
+  auto done = add_wire_namespace();
+  if (!done) return done;
+  const Cable& c = plan_.cables[cable];
+  const auto first = netlink(c.a.node);
+  if (!first) return unexpected(first.error());
+  (*first)->remove(interface_of(cable, true));  // and with it the other end
+  done = (*first)->flush();
+  for (const bool a : {true, false}) {
+    if (!done) return done;
+    const End& end = a ? c.a : c.b;
+    const auto link = netlink(end.node);
+    if (!link) return unexpected(link.error());
+    // The wire's side has the number of the end it leads to: they are in different namespaces.
+    (*link)->add_veth(veth_end(end, a, cable),
+                      {wire_name(cable, a), nullptr, interface_of(cable, a), false}, wire_netns_,
+                      plan_.topology.mtu);
+    done = (*link)->flush();
+    wire_netlink_[0].set_up(interface_of(cable, a));
+  }
+  if (done) done = wire_netlink_[0].flush();
+  for (const uint32_t node : {c.a.node, c.b.node}) {
+    if (done) done = set_offload(node);
+  }
+  return done ? set_up(cable, true) : done;
 }
 
 }  // namespace metaroce::lab

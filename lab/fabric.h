@@ -12,6 +12,13 @@
 
 namespace metaroce::lab {
 
+/// Interfaces are numbered over the whole fabric, by the direction they are the sending end of: the
+/// BPF program knows the link by it.
+inline constexpr uint32_t kFirstInterface = 100;
+inline uint32_t interface_of(uint32_t cable, bool a) {
+  return kFirstInterface + 2 * cable + (a ? 0 : 1);
+}
+
 class Fabric {
  public:
   Fabric() = default;
@@ -25,25 +32,37 @@ class Fabric {
 
   const Plan& plan() const { return plan_; }
   int netns(uint32_t node) const { return netns_[node]; }
+  /// Of the wires; -1 while there is none.
+  int wire_netns() const { return wire_netns_; }
   /// rtnetlink in the node; made when it is first asked for.
   Expected<Netlink*, std::string> netlink(uint32_t node);
-  /// Index of an end's interface in its node.
-  uint32_t interface(const End& end) const;
 
-  /// Routes of the leaf's uplinks again: those of an interface that was down are gone.
-  Expected<bool, std::string> add_routes(uint32_t node);
+  /// Takes a cable out, or back in with all that goes with it: an interface that was down has lost
+  /// its routes, and its IPv6 addresses.
+  Expected<bool, std::string> set_up(uint32_t cable, bool up);
+  /// Cuts the cable: each end now leads into the wire's namespace, where a process has to carry the
+  /// packets between wire_name(cable, true) and wire_name(cable, false).
+  Expected<bool, std::string> cut(uint32_t cable);
+  static std::string wire_name(uint32_t cable, bool a);
 
  private:
-  Expected<bool, std::string> add_namespace(uint32_t node);
+  Expected<int, std::string> add_namespace(const std::string& name);
+  Expected<bool, std::string> add_namespaces();
+  Expected<bool, std::string> add_wire_namespace();
   Expected<bool, std::string> add_cables();
+  Expected<bool, std::string> set_offload(uint32_t node);
   Expected<bool, std::string> add_addresses(uint32_t node);
+  Expected<bool, std::string> add_routes(uint32_t node);
   void add_host_routes(Netlink& link, uint32_t host);
+  Netlink::VethEnd veth_end(const End& end, bool a, uint32_t cable) const;
 
   Plan plan_;
   std::vector<int> netns_;
   std::vector<Netlink> netlinks_;
   std::vector<int> netlink_of_;                 ///< index into netlinks_, -1: none yet
   std::vector<std::vector<uint32_t>> ends_of_;  ///< cables of a node
+  int wire_netns_ = -1;
+  std::vector<Netlink> wire_netlink_;  ///< one, once there is a wire
 };
 
 }  // namespace metaroce::lab

@@ -161,6 +161,11 @@ std::string print_rules(const LinkRules& r) {
   return out.empty() ? "none" : out;
 }
 
+uint32_t queue_of(const LinkRules& r) {
+  if (r.queue_bytes != 0) return r.queue_bytes;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(r.rate_bps / 80, 64u << 10, 4u << 20));
+}
+
 std::vector<std::string> needs_of(const LinkRules& r) {
   std::vector<std::string> out;
   // Constant delay and late packets are in no queue discipline of this kernel: a process carries

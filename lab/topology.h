@@ -77,6 +77,9 @@ struct Plan {
   uint32_t spine(uint32_t plane, uint32_t index) const;
   /// Index, or the number of nodes when there is none of this name.
   uint32_t find_node(const std::string& name) const;
+  uint32_t index_of(const Cable& cable) const {
+    return static_cast<uint32_t>(&cable - cables.data());
+  }
   const Cable& host_cable(uint32_t plane, uint32_t host) const;
   const Cable& fabric_cable(uint32_t plane, uint32_t leaf, uint32_t spine) const;
 };

@@ -1,7 +1,9 @@
-// The one command: metaroce send | recv | perf | ping | stat | replay | keygen | settings.
+// The one command: metaroce send | recv | perf | ping | stat | replay | keygen | lab |
+// settings.
 #include <cstdio>
 
 #include "cli_common.h"
+#include "lab_command.h"
 #include "perf_options.h"
 
 namespace {
@@ -131,6 +133,8 @@ int main(int argc, char** argv) {
   CLI::App* replay =
       app.add_subcommand("replay", "Repeat a recording and compare everything that comes out");
   CLI::App* keygen = app.add_subcommand("keygen", "Make a key for secured connections");
+  CLI::App* lab =
+      app.add_subcommand("lab", "Leaf-spine fabrics of this kernel, with loss, marks and failures");
   CLI::App* settings = app.add_subcommand("settings", "List the settings of the transport");
   add_send(*send, send_options);
   add_recv(*recv, recv_options);
@@ -139,6 +143,7 @@ int main(int argc, char** argv) {
   add_replay(*replay, replay_options);
   add_stat(*stat, stat_options);
   add_keygen(*keygen, keygen_options);
+  const auto lab_options = add_lab(*lab);
   settings->add_flag("--json", settings_options.json, "As JSON");
   settings->add_flag("--markdown", settings_options.markdown, "As docs/settings.md");
   std::string command;
@@ -169,11 +174,12 @@ int main(int argc, char** argv) {
       command = "ping";
       return run_ping(ping_options);
     }
+    if (app.got_subcommand(lab)) return command = "lab", run_lab(*lab, *lab_options);
     return run_settings(settings_options);
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    for (const CLI::App* sub : {send, recv, perf, ping, stat, replay, keygen, settings}) {
+    for (const CLI::App* sub : {send, recv, perf, ping, stat, replay, keygen, lab, settings}) {
       if (app.got_subcommand(sub)) command = sub->get_name();
     }
     return usage_error(error.what(), command);

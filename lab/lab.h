@@ -1,0 +1,73 @@
+// A running fabric, and what was done to its links: what `metaroce lab` asks for comes here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/expected.h"
+#include "lab/bpf_links.h"
+#include "lab/fabric.h"
+#include "lab/topology.h"
+#include "lab/wire.h"
+
+namespace metaroce::lab {
+
+/// How a link fails.
+enum class Failure : uint8_t {
+  kDown,    ///< both ends lose the carrier, and a leaf leaves the uplink out of its groups
+  kSilent,  ///< everything is swallowed, both ways, and nobody is told
+  kOneWay,  ///< what goes away from leaf 0 is swallowed, what goes towards it passes; of a name
+            ///< FROM:TO that direction
+};
+
+class Lab {
+ public:
+  /// In the namespaces of this process (sandbox.h), with the rules that the topology has.
+  static Expected<std::unique_ptr<Lab>, std::string> build(const Topology& topology);
+
+  /// `words` as parse_rules() takes them; rules that are not named stay. Says who does it.
+  Expected<std::string, std::string> set_rules(const std::string& target, const std::string& words);
+  /// Which directions or cables are concerned is the answer's number.
+  Expected<uint32_t, std::string> fail(const std::string& target, Failure how);
+  /// Undoes fail(), whatever it was; rules stay.
+  Expected<uint32_t, std::string> heal(const std::string& target);
+
+  /// Every direction of every link of `target` ("": all): packets, rules, fates.
+  Expected<nlohmann::json, std::string> counters(const std::string& target);
+  nlohmann::json info() const;
+  const Plan& plan() const { return fabric_.plan(); }
+  /// Why there is no BPF, or "".
+  const std::string& no_bpf() const { return no_bpf_; }
+
+ private:
+  struct LinkState {
+    LinkRules rules;
+    bool failed = false;  ///< dark by fail()
+    bool attached = false;
+    bool queued = false;  ///< a TBF is there
+    LinkRules applied;
+  };
+  struct CableState {
+    bool down = false;
+    std::unique_ptr<Wire> wire;
+  };
+  static uint32_t link_of(const Direction& d) { return 2 * d.cable + (d.from_a ? 0 : 1); }
+  LinkRules effective(uint32_t link) const;
+  Expected<bool, std::string> apply(uint32_t cable);
+  Expected<bool, std::string> apply_in_kernel(uint32_t link);
+  Expected<bool, std::string> make_wire(uint32_t cable);
+  bool away_from_first_leaf(const Direction& d) const;
+  std::string carrier_of(uint32_t link) const;
+  uint64_t seed_of(uint32_t link) const;
+
+  Fabric fabric_;
+  std::unique_ptr<BpfLinks> bpf_;
+  std::string no_bpf_;
+  std::vector<LinkState> links_;
+  std::vector<CableState> cables_;
+};
+
+}  // namespace metaroce::lab
