@@ -24,9 +24,19 @@ class BpfLinks {
   BpfLinks(const BpfLinks&) = delete;
   BpfLinks& operator=(const BpfLinks&) = delete;
 
-  /// Puts the program at the egress of this link's interface, in the namespace open at `netns`.
+  /// Puts the program at the egress of this link's interface, in the namespace open at `netns`, and
+  /// counts from zero. It goes with the interface, not with this object.
   Expected<bool, std::string> attach(uint32_t link, int netns);
-  /// Rules of delay, jitter and reorder are not for here (needs_of). `seed`: of its dice.
+  /// All of them at once: no packet sees old and new ones mixed. The queue begins empty, no burst
+  /// goes on, and the dice begin anew from `seed`: after the same `set` on the same link, the n-th
+  /// packet has the same luck in every run (links with the same seed have different luck). Phases
+  /// of `flap` follow CLOCK_MONOTONIC, alike for all links: dark when now / flap is odd.
+  /// A rate without queue_bytes gets 100 ms of it, from 64 KiB to 4 MiB. Rules of delay, jitter and
+  /// reorder are not for here (needs_of) and refused.
+  ///
+  /// What has one fate is a packet as the kernel has it there: a super-packet (GSO) is one, and at
+  /// the interface of the host that sends it, it has not been cut yet, whatever its limit of
+  /// segments is. Who is dropped is no error of send(), as on a real link.
   Expected<bool, std::string> set(uint32_t link, const LinkRules& rules, uint64_t seed);
   /// Since the link was attached.
   LinkCounts counts(uint32_t link) const;

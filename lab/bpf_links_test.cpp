@@ -448,6 +448,35 @@ TEST_P(Links, APacketWithOneFateIsCountedOnce) {
   EXPECT_EQ(got.size(), c.passed + c.duplicated);
 }
 
+TEST_P(Links, ASuperPacketIsOnePacket) {
+  cable_.send_super(10, 500);
+  EXPECT_EQ(cable_.receive(10).size(), 10u);
+  EXPECT_EQ(counts().passed, 1u);
+
+  LinkRules rules;
+  rules.rate_bps = kStill;
+  rules.queue_bytes = 10 * cable_.frame_bytes(500);
+  rules.mark_bytes = 1;
+  set(rules);
+  cable_.set_class(kEct0);
+  cable_.send_super(2, 500);  // what each datagram of it takes on the wire counts
+  cable_.send_super(8, 500);
+  EXPECT_EQ(with_class(cable_.receive(10), kCe), 8u);
+  EXPECT_EQ(counts().marked, 1u);
+  cable_.send_super(2, 500);
+  EXPECT_EQ(counts().full, 1u);
+
+  rules.trim = true;
+  for (const bool offload : {true, false}) {
+    cable_.set_checksum_offload(offload);
+    set(rules);
+    cable_.send_super(11, 500);  // the first one becomes its headers, the others go with it
+    const auto got = cable_.receive(1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].data, std::vector<uint8_t>(MR_TRIMMED_PAYLOAD, 0x5a));
+  }
+}
+
 TEST_P(Links, RulesChangeWhileTrafficFlowsAndNeverByHalves) {
   LinkRules all_lost, all_dark;
   all_lost.loss_ppm = 1000000;

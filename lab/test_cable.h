@@ -55,6 +55,8 @@ class TestCable {
   void send(const std::vector<uint8_t>& payload) const;
   /// So many datagrams that begin with a number from 0 on.
   void send_numbered(uint32_t count, size_t bytes) const;
+  /// One call that gives the kernel many datagrams of this size, as one super-packet.
+  void send_super(uint32_t count, uint16_t bytes) const;
   /// A frame of no IP.
   void send_foreign() const;
   /// Waits for `count` datagrams, and takes what there is beyond that.

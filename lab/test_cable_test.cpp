@@ -6,6 +6,7 @@
 #include <linux/sockios.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -240,6 +241,13 @@ void TestCable::send_numbered(uint32_t count, size_t bytes) const {
     std::memcpy(payload.data(), &i, sizeof i);
     ASSERT_NO_FATAL_FAILURE(send(payload));
   }
+}
+
+void TestCable::send_super(uint32_t count, uint16_t bytes) const {
+  std::vector<uint8_t> payload(size_t{count} * bytes, 0x5a);
+  ASSERT_TRUE(set_option(sender_, IPPROTO_UDP, UDP_SEGMENT, int{bytes})) << std::strerror(errno);
+  ASSERT_NO_FATAL_FAILURE(send(payload));
+  ASSERT_TRUE(set_option(sender_, IPPROTO_UDP, UDP_SEGMENT, 0)) << std::strerror(errno);
 }
 
 void TestCable::send_foreign() const {
