@@ -10,9 +10,9 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +103,12 @@ timespec timespec_of(Duration d) {
   return t;
 }
 
+// By number: their header is no C++ in the C library of Debian 12.
+int open_pidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+void send_signal(int pidfd, int signal) {
+  (void)syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0);
+}
+
 std::string system_error() { return std::strerror(errno); }
 
 /// A packet socket at this interface of the namespace this thread is in.
@@ -133,7 +139,9 @@ Expected<Descriptor, std::string> open_port(const std::string& name, uint32_t mt
   packet_mreq promiscuous{};  // the packets are for the interface at the other end of the cable
   promiscuous.mr_ifindex = static_cast<int>(index);
   promiscuous.mr_type = PACKET_MR_PROMISC;
+  // Past the queue of the interface, which takes packets only some time after it has come up.
   if (!set(SOL_PACKET, PACKET_VNET_HDR, on) || !set(SOL_PACKET, PACKET_IGNORE_OUTGOING, on) ||
+      !set(SOL_PACKET, PACKET_QDISC_BYPASS, on) ||
       !set(SOL_PACKET, PACKET_ADD_MEMBERSHIP, promiscuous)) {
     return unexpected(fmt::format("{}: options of its packet socket: {}", name, system_error()));
   }
@@ -331,11 +339,11 @@ struct Job {
   // On the heap: it is too large for a stack of unknown size.
   const auto carrier = std::make_unique<Carrier>(page, job.seed);
   const auto opened = carrier->open(job.netns, job.a, job.b, job.mtu);
+  close(job.netns);
   const std::string answer = opened ? "+" : opened.error();
   // One write of less than PIPE_BUF is read as a whole.
   const bool told = write(job.report, answer.data(), answer.size()) > 0;
   close(job.report);
-  close(job.netns);
   if (opened && told) carrier->run(job.owner);
   _exit(0);
 }
@@ -352,7 +360,7 @@ struct Wire::State {
   State& operator=(const State&) = delete;
   ~State() {
     if (process.get() >= 0) {
-      pidfd_send_signal(process.get(), SIGKILL, nullptr, 0);
+      send_signal(process.get(), SIGKILL);
       siginfo_t info;
       while (waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(process.get()), &info,
                     WEXITED) < 0 &&
@@ -377,7 +385,7 @@ Expected<std::unique_ptr<Wire>, std::string> Wire::start(int netns, const std::s
   if (memory == MAP_FAILED) return failed(system_error());
   state->page = new (memory) Page;
   // Not PR_SET_PDEATHSIG: that one strikes when the calling thread ends, not the process.
-  const Descriptor owner(pidfd_open(getpid(), 0));
+  const Descriptor owner(open_pidfd(getpid()));
   if (owner.get() < 0) return failed(fmt::format("no pidfd: {}", system_error()));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return failed(system_error());
@@ -390,7 +398,7 @@ Expected<std::unique_ptr<Wire>, std::string> Wire::start(int netns, const std::s
   }
   report = Descriptor();
   state->pid = child;
-  state->process = Descriptor(pidfd_open(child, 0));
+  state->process = Descriptor(open_pidfd(child));
   char answer[4096];
   ssize_t n = 0;
   do n = read(answers.get(), answer, sizeof answer);
