@@ -80,11 +80,6 @@ uint64_t duration_ns(double bytes, uint64_t rate_bps) {
   return static_cast<uint64_t>(std::min(kMost, bytes * 8e9 / static_cast<double>(rate_bps)));
 }
 
-/// 100 ms: about what a switch with shared memory has for one port.
-uint64_t default_queue(uint64_t rate_bps) {
-  return std::clamp<uint64_t>(rate_bps / 80, uint64_t{64} << 10, uint64_t{4} << 20);
-}
-
 mr_link_rules rules_of(const LinkRules& rules) {
   mr_link_rules out{};
   out.loss_ppm = rules.loss_ppm;
@@ -98,9 +93,7 @@ mr_link_rules rules_of(const LinkRules& rules) {
   out.trim = rules.trim;
   if (rules.rate_bps == 0) return out;
   out.rate_bps = rules.rate_bps;
-  const uint64_t queue = rules.queue_bytes;
-  out.queue_ns = duration_ns(static_cast<double>(queue != 0 ? queue : default_queue(out.rate_bps)),
-                             out.rate_bps);
+  out.queue_ns = duration_ns(queue_of(rules), out.rate_bps);
   if (rules.mark_bytes != 0) {
     // At least one: 0 means that there are no marks.
     out.mark_ns = std::max<uint64_t>(1, duration_ns(rules.mark_bytes, out.rate_bps));

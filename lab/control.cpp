@@ -186,7 +186,8 @@ Expected<int, std::string> claim_name(const std::string& name) {
       name, name));
 }
 
-int serve_lab(Lab& lab, int outside, int lifeline) {
+int serve_lab(Lab& lab, int outside, int lifeline,
+              const std::function<void(const std::string& error)>& ready) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int s : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&signals, s);
@@ -194,7 +195,12 @@ int serve_lab(Lab& lab, int outside, int lifeline) {
   const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
   const auto inside = bound(kInside);
   if (inside) chmod(kInside, 0600);
-  if (!inside || listen(*inside, 64) != 0 || (outside >= 0 && listen(outside, 64) != 0)) return 1;
+  if (signal_fd < 0 || !inside || listen(*inside, 64) != 0 ||
+      (outside >= 0 && listen(outside, 64) != 0)) {
+    ready(fmt::format("no socket for commands: {}", reason()));
+    return 1;
+  }
+  ready("");
   std::array<pollfd, 4> waits{
       {{signal_fd, POLLIN, 0}, {*inside, POLLIN, 0}, {outside, POLLIN, 0}, {lifeline, POLLIN, 0}}};
   for (;;) {

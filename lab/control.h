@@ -2,6 +2,7 @@
 // process that holds the lab and leaves no file outside.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,8 +14,10 @@ namespace metaroce::lab {
 
 /// The first process of a lab: answers requests until it is told to end, gets SIGTERM or SIGINT, or
 /// `lifeline` (if not -1) says that whoever it works for has gone. Returns the exit code.
-/// `outside`: of claim_name(); inside there is a second socket.
-int serve_lab(Lab& lab, int outside, int lifeline);
+/// `outside`: of claim_name() or -1; inside there is a second socket. `ready` is called once, when
+/// requests may come or with what is wrong.
+int serve_lab(Lab& lab, int outside, int lifeline,
+              const std::function<void(const std::string& error)>& ready);
 
 /// Takes the name for this user in this network namespace; a socket for serve_lab(), closed when
 /// its process ends. The error says who has it.

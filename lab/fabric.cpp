@@ -213,6 +213,7 @@ Expected<bool, std::string> Fabric::add_addresses(uint32_t node) {
 void Fabric::add_host_routes(Netlink& link, uint32_t host) {
   for (uint32_t p = 0; p < plan_.topology.planes; ++p) {
     const Cable& c = plan_.host_cable(p, host);
+    if (down_[plan_.index_of(c)]) continue;
     const uint32_t index = interface_of(plan_.index_of(c), true);
     if (!c.a.v4.empty()) {
       link.add_route(net_address(fmt::format("10.{}.0.0", p)), 16, {{net_address(c.b.v4), index}},
@@ -237,10 +238,12 @@ Expected<bool, std::string> Fabric::add_routes(uint32_t node) {
       if (to.empty()) continue;
       std::vector<NextHop> hops;
       for (const Cable* c : ways) {
+        if (down_[plan_.index_of(*c)]) continue;  // the kernel takes no route over it
         const End& other = c->a.node == node ? c->b : c->a;
         hops.push_back({net_address(v6 ? other.v6 : other.v4),
                         interface_of(plan_.index_of(*c), c->a.node == node)});
       }
+      if (hops.empty()) continue;
       NetAddress network = net_address(to);
       std::memset(network.bytes + (v6 ? 8 : 3), 0, v6 ? 8 : 1);
       (*link)->add_route(network, v6 ? kHost6 : kHost4, hops);
@@ -271,6 +274,7 @@ Expected<bool, std::string> Fabric::build(const Plan& plan) {
   netlink_of_.assign(plan_.nodes.size(), -1);
   netlinks_.reserve(plan_.nodes.size());
   ends_of_.assign(plan_.nodes.size(), {});
+  down_.assign(plan_.cables.size(), false);
   for (uint32_t i = 0; i < plan_.cables.size(); ++i) {
     ends_of_[plan_.cables[i].a.node].push_back(i);
     ends_of_[plan_.cables[i].b.node].push_back(i);
@@ -283,20 +287,32 @@ Expected<bool, std::string> Fabric::build(const Plan& plan) {
   return done;
 }
 
-Expected<bool, std::string> Fabric::set_up(uint32_t cable, bool up) {
-  const Cable& c = plan_.cables[cable];
-  for (const bool a : {true, false}) {
-    const auto link = netlink(a ? c.a.node : c.b.node);
-    if (!link) return unexpected(link.error());
-    (*link)->set_up(interface_of(cable, a), up);
-    const auto done = (*link)->flush();
-    if (!done) return done;
+Expected<bool, std::string> Fabric::set_up(const std::set<uint32_t>& cables, bool up) {
+  for (const uint32_t cable : cables) {
+    const Cable& c = plan_.cables[cable];
+    down_[cable] = !up;
+    for (const bool a : {true, false}) {
+      const auto link = netlink(a ? c.a.node : c.b.node);
+      if (!link) return unexpected(link.error());
+      (*link)->set_up(interface_of(cable, a), up);
+      const auto done = (*link)->flush();
+      if (!done) return unexpected(fmt::format("{}: {}", c.name, done.error()));
+    }
   }
-  for (const uint32_t node : {c.a.node, c.b.node}) {
-    if (!up) break;
-    auto done = add_addresses(node);
-    if (done) done = add_routes(node);
-    if (!done) return done;
+  return up ? restore(cables) : true;
+}
+
+/// Addresses first, of all: a route needs its gateway.
+Expected<bool, std::string> Fabric::restore(const std::set<uint32_t>& cables) {
+  std::set<uint32_t> nodes;
+  for (const uint32_t cable : cables) {
+    nodes.insert({plan_.cables[cable].a.node, plan_.cables[cable].b.node});
+  }
+  for (const bool routes : {false, true}) {
+    for (const uint32_t node : nodes) {
+      const auto done = routes ? add_routes(node) : add_addresses(node);
+      if (!done) return unexpected(fmt::format("{}: {}", plan_.nodes[node].name, done.error()));
+    }
   }
   return true;
 }
@@ -344,7 +360,7 @@ Expected<bool, std::string> Fabric::cut(uint32_t cable) {
   for (const uint32_t node : {c.a.node, c.b.node}) {
     if (done) done = set_offload(node);
   }
-  return done ? set_up(cable, true) : done;
+  return done ? set_up({cable}, true) : done;
 }
 
 }  // namespace metaroce::lab

@@ -3,6 +3,7 @@
 // goes with it.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,9 @@ class Fabric {
   /// rtnetlink in the node; made when it is first asked for.
   Expected<Netlink*, std::string> netlink(uint32_t node);
 
-  /// Takes a cable out, or back in with all that goes with it: an interface that was down has lost
+  /// Takes cables out, or back in with all that goes with them: an interface that was down has lost
   /// its routes, and its IPv6 addresses.
-  Expected<bool, std::string> set_up(uint32_t cable, bool up);
+  Expected<bool, std::string> set_up(const std::set<uint32_t>& cables, bool up);
   /// Cuts the cable: each end now leads into the wire's namespace, where a process has to carry the
   /// packets between wire_name(cable, true) and wire_name(cable, false).
   Expected<bool, std::string> cut(uint32_t cable);
@@ -53,6 +54,7 @@ class Fabric {
   Expected<bool, std::string> set_offload(uint32_t node);
   Expected<bool, std::string> add_addresses(uint32_t node);
   Expected<bool, std::string> add_routes(uint32_t node);
+  Expected<bool, std::string> restore(const std::set<uint32_t>& cables);
   void add_host_routes(Netlink& link, uint32_t host);
   Netlink::VethEnd veth_end(const End& end, bool a, uint32_t cable) const;
 
@@ -61,6 +63,7 @@ class Fabric {
   std::vector<Netlink> netlinks_;
   std::vector<int> netlink_of_;                 ///< index into netlinks_, -1: none yet
   std::vector<std::vector<uint32_t>> ends_of_;  ///< cables of a node
+  std::vector<bool> down_;                      ///< cables
   int wire_netns_ = -1;
   std::vector<Netlink> wire_netlink_;  ///< one, once there is a wire
 };

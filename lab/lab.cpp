@@ -131,7 +131,7 @@ Expected<bool, std::string> Lab::make_wire(uint32_t cable) {
     links_[link].attached = links_[link].queued = false;
   }
   if (!cables_[cable].down) return true;
-  return fabric_.set_up(cable, false);
+  return fabric_.set_up({cable}, false);
 }
 
 Expected<std::string, std::string> Lab::set_rules(const std::string& target,
@@ -184,39 +184,38 @@ Expected<uint32_t, std::string> Lab::fail(const std::string& target, Failure how
     if (named && how == Failure::kSilent) links_[link_of(d) ^ 1].failed = true;
     ++count;
   }
-  for (const uint32_t cable : changed) {
-    Expected<bool, std::string> done = true;
-    if (how == Failure::kDown && !cables_[cable].down) {
-      done = fabric_.set_up(cable, false);
-      cables_[cable].down = true;
-    } else if (how != Failure::kDown) {
-      done = apply(cable);
-    }
-    if (!done) return unexpected(fmt::format("{}: {}", plan().cables[cable].name, done.error()));
+  if (how == Failure::kDown) {
+    for (const uint32_t cable : changed) cables_[cable].down = true;
+    const auto done = fabric_.set_up(changed, false);
+    if (!done) return unexpected(done.error());
+    return static_cast<uint32_t>(changed.size());
   }
-  return how == Failure::kDown ? static_cast<uint32_t>(changed.size()) : count;
+  for (const uint32_t cable : changed) {
+    const auto done = apply(cable);
+    if (!done) return unexpected(done.error());
+  }
+  return count;
 }
 
 Expected<uint32_t, std::string> Lab::heal(const std::string& target) {
   const auto links = select_links(plan(), target);
   if (!links) return unexpected(links.error());
-  std::set<uint32_t> changed;
+  std::set<uint32_t> healed, down;
   for (const Direction& d : *links) {
     const uint32_t cable = d.cable;
+    if (cables_[cable].down) down.insert(cable);
     if (links_[2 * cable].failed || links_[2 * cable + 1].failed || cables_[cable].down) {
-      changed.insert(cable);
+      healed.insert(cable);
     }
   }
-  for (const uint32_t cable : changed) {
-    links_[2 * cable].failed = links_[2 * cable + 1].failed = false;
-    auto done = apply(cable);
-    if (done && cables_[cable].down) {
-      cables_[cable].down = false;
-      done = fabric_.set_up(cable, true);
-    }
-    if (!done) return unexpected(fmt::format("{}: {}", plan().cables[cable].name, done.error()));
+  for (const uint32_t cable : healed) {
+    links_[2 * cable].failed = links_[2 * cable + 1].failed = cables_[cable].down = false;
+    const auto done = apply(cable);
+    if (!done) return unexpected(done.error());
   }
-  return static_cast<uint32_t>(changed.size());
+  const auto done = fabric_.set_up(down, true);
+  if (!done) return unexpected(done.error());
+  return static_cast<uint32_t>(healed.size());
 }
 
 std::string Lab::carrier_of(uint32_t link) const {

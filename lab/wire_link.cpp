@@ -148,11 +148,6 @@ bool trim(WirePacket& p) {
 
 }  // namespace
 
-uint64_t queue_limit(const LinkRules& rules) {
-  if (rules.queue_bytes != 0) return rules.queue_bytes;
-  return std::clamp<uint64_t>(rules.rate_bps / 8 / 10, 64u << 10, 4u << 20);
-}
-
 void WireLink::set(const LinkRules& rules) {
   // A part of a nanosecond has its meaning with its rate only.
   if (rules.rate_bps != rules_.rate_bps) busy_rest_ = 0;
@@ -209,7 +204,7 @@ WireLink::Queueing WireLink::queue(Time now, WirePacket& packet, Time& leaves) {
   }
   leaves = now;
   if (rules_.rate_bps == 0) return Queueing::kPassed;
-  const uint64_t limit = queue_limit(rules_);
+  const uint64_t limit = queue_of(rules_);
   Queueing fate = Queueing::kPassed;
   if (queued_bytes_ + packet.bytes.size() > limit) {
     // Headers have room of their own: as long as one full queue again.

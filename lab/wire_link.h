@@ -97,7 +97,4 @@ class WireLink {
   uint64_t held_bytes_ = 0;
 };
 
-/// Of a queue with these rules, when they name no size.
-uint64_t queue_limit(const LinkRules& rules);
-
 }  // namespace metaroce::lab

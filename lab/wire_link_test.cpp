@@ -421,10 +421,10 @@ TEST(WireLink, DropsWhatTheQueueCannotTake) {
   EXPECT_EQ(left.back().at, kStart + microseconds(11'000));
   expect_sums(link.counts());
 
-  EXPECT_EQ(queue_limit(rules("rate=1kbit")), 65'536u);
-  EXPECT_EQ(queue_limit(rules("rate=100mbit")), 1'250'000u);
-  EXPECT_EQ(queue_limit(rules("rate=10gbit")), 4'194'304u);
-  EXPECT_EQ(queue_limit(rules("rate=10gbit,queue=1k")), 1000u);
+  EXPECT_EQ(queue_of(rules("rate=1kbit")), 65'536u);
+  EXPECT_EQ(queue_of(rules("rate=100mbit")), 1'250'000u);
+  EXPECT_EQ(queue_of(rules("rate=10gbit")), 4'194'304u);
+  EXPECT_EQ(queue_of(rules("rate=10gbit,queue=1k")), 1000u);
 }
 
 TEST(WireLink, TrimsToHeadersThatAreRight) {

@@ -92,8 +92,7 @@ int hold(const lab::Topology& topology, int outside, bool for_somebody,
       }
     }
   }
-  inside.ready("");
-  return lab::serve_lab(**built, outside, for_somebody ? inside.lifeline : -1);
+  return lab::serve_lab(**built, outside, for_somebody ? inside.lifeline : -1, inside.ready);
 }
 
 struct Started {
