@@ -31,6 +31,7 @@ struct LabOptions {
   std::string file = "-";
   std::string svg;
   std::vector<std::string> rules;
+  std::vector<std::string> command;  ///< behind "--"
   uint32_t snap = 0;
   uint64_t packets = 0;
   bool rootless = false;
@@ -384,12 +385,26 @@ std::shared_ptr<LabOptions> add_lab(CLI::App& app) {
   return options;
 }
 
+int take_command(int argc, char** argv, LabOptions& options) {
+  if (argc < 2 || std::string_view(argv[1]) != "lab") return argc;
+  for (int i = 2; i < argc; ++i) {
+    if (std::string_view(argv[i]) != "--") continue;
+    options.command.assign(argv + i + 1, argv + argc);
+    return i;
+  }
+  return argc;
+}
+
 int run_lab(CLI::App& app, const LabOptions& options) {
   const CLI::App& chosen = *app.get_subcommands().front();
   const std::string word = chosen.get_name();
   try {
+    if (!options.command.empty() && word != "run" && word != "exec") {
+      throw UsageError{"lab " + word + " runs no command; what stands behind -- is too much"};
+    }
     if (word == "run" || word == "exec") {
-      const std::vector<std::string> command = chosen.remaining();
+      std::vector<std::string> command = chosen.remaining();
+      command.insert(command.end(), options.command.begin(), options.command.end());
       if (command.empty()) throw UsageError{"lab " + word + ": what is to be run?"};
       return word == "run" ? run_run(options, command) : run_exec(options, command);
     }

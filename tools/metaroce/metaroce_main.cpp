@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
   settings->add_flag("--markdown", settings_options.markdown, "As docs/settings.md");
   std::string command;
   try {
-    app.parse(argc, argv);
+    app.parse(take_command(argc, argv, *lab_options), argv);
     if (app.got_subcommand(send)) {
       command = "send";
       return run_send(send_options);

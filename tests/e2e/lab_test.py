@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""The transport on fabrics that the kernel forwards: loss, failures, marks, limits.
+
+Bars are counts and ratios to what the same lab did without the trouble, never absolute times.
+"""
+import json
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+import harness
+from harness import Folders, Receiver, load, send, sha256, write_noise
+from labnet import ROOTLESS, Lab
+
+MIB = 1 << 20
+
+
+class Case(unittest.TestCase):
+    def lab(self, *arguments, **keys):
+        lab = Lab(*arguments, **keys)
+        self.addCleanup(lab.remove)
+        return lab
+
+    def folders(self):
+        folders = Folders()
+        self.addCleanup(folders.__exit__)
+        return folders
+
+    def transfer(self, lab, megabytes, *arguments, family=4):
+        """A file from h0 to h1 over all planes; returns the sender's report. Whole, or it fails."""
+        folders = self.folders()
+        path = write_noise(folders.source / "f", megabytes * MIB)
+        listen = [self.spell(lab.address(1, p, family)) for p in range(lab.planes)]
+        receiver = Receiver(folders.target, "--once", listen=listen, prefix=lab.on("h1"))
+        self.addCleanup(receiver.__exit__)
+        planes = []
+        for p in range(lab.planes):
+            planes += ["--plane", f"{lab.address(0, p, family)}={lab.address(1, p, family)}"]
+        report = folders.root / "send.json"
+        done = send(receiver.address, path, *planes, "--json", report, *arguments,
+                    prefix=lab.on("h0"))
+        self.assertEqual(done.returncode, 0, done.stderr + receiver.text)
+        self.assertEqual(receiver.wait(), 0, receiver.text)
+        self.assertEqual(sha256(folders.target / "f"), sha256(path))
+        return load(report)
+
+    @staticmethod
+    def spell(address):
+        return f"[{address}]:0" if ":" in address else f"{address}:0"
+
+
+class Paths(Case):
+    """What the fabric does with ports, without our transport."""
+
+    SENDER = """
+import socket, sys
+address, port, connected = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+s = socket.socket(family, socket.SOCK_DGRAM)
+s.bind(("", port))
+if connected:
+    s.connect((address, 4791))
+for _ in range(20):
+    try:
+        s.send(b"x" * 200) if connected else s.sendto(b"x" * 200, (address, 4791))
+    except ConnectionRefusedError:
+        pass  # nobody listens there, which the host says of one sent before: not of this one
+"""
+
+    def spines_of(self, lab, address, port, connected):
+        before = lab.packets("p0l0:p0s*")
+        subprocess.run([*lab.on("h0"), sys.executable, "-c", self.SENDER, address, str(port),
+                        str(int(connected))], check=True, timeout=harness.BOUND)
+        after = lab.packets("p0l0:p0s*")
+        return {name for name in after if after[name] - before[name] >= 10}
+
+    def test_path_follows_port_and_nothing_else(self):
+        lab = self.lab(planes=1, spines=4)
+        for family in (4, 6):
+            address = lab.address(1, 0, family)
+            used = set()
+            for port in range(30000, 30012):
+                # A connected socket stamps a hash of its own on its packets; it must not count.
+                first = self.spines_of(lab, address, port, connected=True)
+                self.assertEqual(len(first), 1, f"port {port}")
+                self.assertEqual(self.spines_of(lab, address, port, connected=True), first)
+                self.assertEqual(self.spines_of(lab, address, port, connected=False), first)
+                used |= first
+            self.assertGreater(len(used), 1, "every port took the same spine")
+
+
+class Spraying(Case):
+    def test_all_spines_of_all_planes_are_used(self):
+        lab = self.lab(planes=2, spines=4)
+        for family in (4, 6):
+            before = lab.packets("p*l0:p*s*")
+            self.transfer(lab, 16, "--paths-per-plane", 16, family=family)
+            after = lab.packets("p*l0:p*s*")
+            shares = [after[name] - before[name] for name in after]
+            self.assertEqual(len(shares), 8)
+            self.assertGreater(min(shares), 100, shares)
+
+    def lossy(self, rules, least, most, packets_each=4000):
+        """Loss on every link between leaf and spine, data and ACKs."""
+        lab = self.lab(planes=2, spines=2)
+        self.transfer(lab, 8)
+        lab.link("p*s*:p*l*", rules)
+        report = self.transfer(lab, 24)
+        fates = lab.fates("p*s*:p*l*")
+        self.assertGreater(fates["seen"], packets_each)
+        share = fates["lost"] / fates["seen"]
+        self.assertGreater(share, least, fates)
+        self.assertLess(share, most, fates)
+        paths = report["paths"]
+        self.assertEqual({p["plane"] for p in paths if p["tx_bytes"] > 0}, {0, 1})
+        return fates, paths
+
+    def test_loss_of_a_tenth_of_a_percent(self):
+        self.lossy("loss=0.1%", 0.0001, 0.003)
+
+    def test_loss_of_one_percent(self):
+        fates, paths = self.lossy("loss=1%", 0.006, 0.015)
+        self.assertGreater(sum(p["lost"] for p in paths), fates["lost"] // 4)
+
+    def test_loss_of_ten_percent(self):
+        self.lossy("loss=10%", 0.08, 0.12)
+
+    def test_bursts_of_loss(self):
+        self.lossy("ge=0.2%/10%", 0.003, 0.06)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    print("rootless: links with rules are carried by processes" if ROOTLESS else "as root",
+          file=sys.stderr)
+    unittest.main(verbosity=2)
