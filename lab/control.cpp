@@ -27,7 +27,6 @@ using nlohmann::json;
 constexpr const char* kInside = "/run/metaroce-lab";
 constexpr size_t kLongestRequest = 64 * 1024;
 constexpr int kPatienceSeconds = 5;  // with who connects and says nothing
-constexpr int kLongestAnswerSeconds = 120;
 
 std::string reason() { return std::strerror(errno); }
 
@@ -262,11 +261,12 @@ Expected<LabAddress, std::string> find_lab(const std::string& name) {
   return unexpected(fmt::format("no lab of the name '{}' is up; there are {}", name, names));
 }
 
-Expected<json, std::string> ask_lab(const LabAddress& lab, const json& request) {
+Expected<json, std::string> ask_lab(const LabAddress& lab, const json& request,
+                                    int patience_seconds) {
   const auto fd =
       connected(lab.pid == 0 ? std::string(kInside) : abstract_name(geteuid(), lab.name));
   if (!fd) return unexpected("the lab does not answer: " + fd.error());
-  set_patience(*fd, kLongestAnswerSeconds);
+  set_patience(*fd, patience_seconds);
   std::string text;
   const bool asked = write_all(*fd, request.dump()) && shutdown(*fd, SHUT_WR) == 0 &&
                      read_all(*fd, text, SIZE_MAX);

@@ -34,7 +34,8 @@ Expected<LabAddress, std::string> find_lab(const std::string& name);
 /// Of this user in this network namespace.
 std::vector<LabAddress> list_labs();
 
-/// One request and its answer; an answer with "error" is an error.
-Expected<nlohmann::json, std::string> ask_lab(const LabAddress& lab, const nlohmann::json& request);
+/// One request and its answer; an answer with "error" is an error, and so is none for so long.
+Expected<nlohmann::json, std::string> ask_lab(const LabAddress& lab, const nlohmann::json& request,
+                                              int patience_seconds = 120);
 
 }  // namespace metaroce::lab

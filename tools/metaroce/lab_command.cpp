@@ -1,5 +1,6 @@
 #include "lab_command.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -59,6 +60,8 @@ rate=100mbit queue=BYTES mark=BYTES dark=on bleach=on trim=on flap=100ms, or non
 Without root everything is carried by a process for each link with rules (slower); as root that
 is so for delay, jitter and reorder, the rest is BPF and a token bucket.)";
 
+constexpr int kPatienceOfDown = 5;  // seconds
+
 int wrong(const std::string& text) {
   say("metaroce lab: " + text);
   return kExitFailed;
@@ -70,28 +73,31 @@ lab::Topology topology_or_throw(const std::string& file) {
   return *topology;
 }
 
+/// In a user namespace, where BPF cannot be.
+bool sandboxed_without_bpf(const LabOptions& options) { return options.rootless || geteuid() != 0; }
+
+bool leave_terminal() {
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  bool done = null >= 0;
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    done = done && dup2(null, fd) >= 0;
+  }
+  if (null > STDERR_FILENO) close(null);
+  return done;
+}
+
 /// The first process of a lab.
 int hold(const lab::Topology& topology, int outside, bool for_somebody,
          lab::SandboxInside& inside) {
+  // Nothing of its starter is kept busy: no folder, no terminal, no pipe, by its children either.
+  if (chdir("/") != 0 || (!for_somebody && !leave_terminal())) {
+    inside.ready("cannot let go of the folder and the terminal");
+    return kExitFailed;
+  }
   auto built = lab::Lab::build(topology);
   if (!built) {
     inside.ready(built.error());
     return kExitFailed;
-  }
-  if (chdir("/") != 0) {  // no file system is kept busy
-    inside.ready("cannot go to /");
-    return kExitFailed;
-  }
-  if (!for_somebody) {
-    for (const int fd : {0, 1, 2}) {
-      if (std::freopen("/dev/null", fd == 0 ? "r" : "w",
-                       fd == 0   ? stdin
-                       : fd == 1 ? stdout
-                                 : stderr) == nullptr) {
-        inside.ready("cannot open /dev/null");
-        return kExitFailed;
-      }
-    }
   }
   return lab::serve_lab(**built, outside, for_somebody ? inside.lifeline : -1, inside.ready);
 }
@@ -106,7 +112,7 @@ Started start(const LabOptions& options, const lab::Topology& topology, int outs
   const auto begin = std::chrono::steady_clock::now();
   lab::SandboxOptions sandbox;
   sandbox.name = topology.name;
-  sandbox.user = options.rootless || geteuid() != 0;
+  sandbox.user = sandboxed_without_bpf(options);
   const auto started = lab::start_sandbox(sandbox, [&](lab::SandboxInside& inside) {
     return hold(topology, outside, for_somebody, inside);
   });
@@ -137,6 +143,9 @@ int run_run(const LabOptions& options, const std::vector<std::string>& command) 
     }
   }
   const Started started = start(options, topology, -1, true);
+  if (sandboxed_without_bpf(options) && !topology.links.empty()) {
+    say("metaroce lab: no root, no BPF: links with rules are carried by processes");
+  }
   const int code = lab::run_inside(started.sandbox.pid, options.node, command,
                                    environment_of(topology.name, options.node));
   close(started.sandbox.lifeline);
@@ -181,10 +190,12 @@ json ask_or_throw(const LabOptions& options, const json& request) {
 
 int run_down(const LabOptions& options) {
   const LabAddress where = find_or_throw(options);
-  const auto out = lab::ask_lab(where, {{"do", "end"}});
-  if (!out) return wrong(out.error());
+  const auto out = lab::ask_lab(where, {{"do", "end"}}, kPatienceOfDown);
+  if (where.pid <= 0) return out ? kExitOk : wrong(out.error());
+  // Of a process that is stopped or hangs everything goes as well when it is killed.
+  if (!out && kill(where.pid, SIGKILL) != 0 && errno != ESRCH) return wrong(out.error());
   // Its name is free when the process is gone.
-  for (int i = 0; where.pid > 0 && kill(where.pid, 0) == 0 && i < 5000; ++i) ::usleep(1000);
+  for (int i = 0; kill(where.pid, 0) == 0 && i < 5000; ++i) ::usleep(1000);
   return kExitOk;
 }
 

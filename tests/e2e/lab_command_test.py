@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""`metaroce lab` as a command: what it says, what it leaves behind, who may use it."""
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+from pathlib import Path
+
+import harness
+from labnet import ROOTLESS, Lab, metaroce_lab
+
+BPF_PROG_GET_NEXT_ID = 11
+SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine)
+
+
+def network_namespaces():
+    """Of all processes that can be seen: named ones are held by a process of their lab."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            found.add((entry / "ns/net").readlink())
+            found |= {link.readlink() for link in (entry / "fd").iterdir()
+                      if str(link.readlink()).startswith("net:")}
+        except OSError:
+            continue
+    return found
+
+
+def bpf_programs():
+    """Ids of the programs that are loaded; empty where that may not be asked."""
+    libc, found, attribute = ctypes.CDLL(None, use_errno=True), set(), (ctypes.c_uint32 * 16)()
+    while SYS_BPF and libc.syscall(SYS_BPF, BPF_PROG_GET_NEXT_ID, attribute, 64) == 0:
+        found.add(attribute[1])
+        attribute[0] = attribute[1]
+    return found
+
+
+def processes():
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and b"metaroce\0lab" in (entry / "cmdline").read_bytes():
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def traces():
+    return network_namespaces(), bpf_programs(), processes()
+
+
+class Case(unittest.TestCase):
+    TOPOLOGY = 'name = "two"\nhosts = 2\nleaves = 2\nspines = 2\nplanes = 2\n'
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="metaroce-lab-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.name = f"command-{os.getpid()}"
+        self.rootless = ["--rootless"] if ROOTLESS else []
+
+    def topology(self, text=TOPOLOGY):
+        file = self.folder / "t.toml"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def lab(self, *arguments, **keys):
+        lab = Lab(*arguments, **keys)
+        self.addCleanup(lab.remove)
+        return lab
+
+    def refused(self, code, text, *arguments):
+        done = metaroce_lab(*arguments, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(text, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def soon(self, condition, what):
+        end = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), end, what)
+            time.sleep(0.02)  # between two looks
+
+    def gone(self, before):
+        """Everything but what was there; kernel threads take namespaces away a little later."""
+        self.soon(lambda: all(now <= then for now, then in zip(traces(), before)),
+                  f"{[now - then for now, then in zip(traces(), before)]} is left")
+
+
+class Traces(Case):
+    def test_nothing_is_left_after_down(self):
+        before = traces()
+        lab = Lab({"p0s0=p0l0": "loss=1%", "p0s1=p0l1": "delay=1ms"}, planes=2, spines=2)
+        self.assertGreater(len(network_namespaces()), len(before[0]) + 8)
+        lab.remove()
+        self.gone(before)
+
+    def test_nothing_is_left_when_the_holder_is_killed(self):
+        before = traces()
+        lab = Lab({"p0s0=p0l0": "loss=1%", "p0s1=p0l1": "delay=1ms"}, planes=2, spines=2)
+        sleeper = subprocess.Popen([*lab.on("h0"), "sleep", "1000"])
+        listed = json.loads(metaroce_lab("list", "--json").stdout)
+        holder = next(row["pid"] for row in listed if row["name"] == lab.name)
+        os.kill(holder, signal.SIGKILL)
+        self.assertEqual(sleeper.wait(harness.BOUND), 128 + signal.SIGKILL)
+        self.gone(before)
+
+    def test_nothing_is_left_when_run_is_killed(self):
+        before = traces()
+        topology = self.topology(self.TOPOLOGY + '[[link]]\nbetween = "p0s0"\nrules = "delay=1ms"')
+        run = subprocess.Popen([harness.metaroce(), "lab", "run", *self.rootless, str(topology),
+                                "--", "sh", "-c", "echo up; sleep 1000"], stdout=subprocess.PIPE)
+        self.assertEqual(run.stdout.readline(), b"up\n")
+        run.kill()
+        run.wait()
+        run.stdout.close()
+        self.gone(before)
+
+    def test_a_stopped_holder_can_be_taken_down(self):
+        before = traces()
+        lab = Lab(spines=1)
+        listed = json.loads(metaroce_lab("list", "--json").stdout)
+        holder = next(row["pid"] for row in listed if row["name"] == lab.name)
+        os.kill(holder, signal.SIGSTOP)
+        lab.remove()
+        self.gone(before)
+
+
+class Running(Case):
+    def run_in(self, *command, arguments=(), **options):
+        return subprocess.run([harness.metaroce(), "lab", "run", *self.rootless,
+                               str(self.topology()), *arguments, "--", *command],
+                              capture_output=True, text=True, timeout=harness.BOUND, **options)
+
+    def test_the_exit_code_is_that_of_the_command(self):
+        self.assertEqual(self.run_in("sh", "-c", "exit 7").returncode, 7)
+        self.assertEqual(self.run_in("sh", "-c", "kill -9 $$").returncode, 128 + 9)
+        done = self.run_in("there-is-no-such-program")
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("there-is-no-such-program: No such file", done.stderr)
+        self.assertEqual(self.run_in("/etc/passwd").returncode, 126)
+
+    def test_the_command_can_use_the_lab(self):
+        done = self.run_in("sh", "-c", f"{harness.metaroce()} lab exec h1 ip -br addr && "
+                           f"{harness.metaroce()} lab fail p0s1 && echo $METAROCE_LAB && pwd",
+                           cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("10.1.1.1/24", done.stdout)
+        self.assertIn("2 links down\ntwo\n" + str(self.folder.resolve()), done.stdout)
+
+    def test_it_runs_on_a_node_and_in_a_lab_of_its_own(self):
+        done = self.run_in("ip", "-br", "addr", arguments=["--on", "h0"])
+        self.assertIn("10.0.0.1/24", done.stdout)
+        inner = self.run_in("sh", "-c", f"{harness.metaroce()} lab run {self.topology()} --on h1 "
+                            "-- ip -br addr; ls /sys/class/net")
+        self.assertIn("10.0.1.1/24", inner.stdout)
+        self.assertNotIn("10.0.0.1/24", inner.stdout)
+
+    def test_programs_see_the_interfaces_of_their_node(self):
+        done = self.run_in("ls", "/sys/class/net", arguments=["--on", "p0s1"])
+        self.assertEqual(sorted(done.stdout.split()), ["l0", "l1", "lo"])
+
+
+class Words(Case):
+    def test_wrong_topologies_name_file_and_line(self):
+        self.refused(2, "t.toml:2: unknown key 'host'", "run", self.topology("planes = 1\nhost = 2"),
+                     "--", "true")
+        self.refused(2, "cannot be read: No such file", "up", self.folder / "none.toml")
+        self.refused(2, "'los' is no rule of a link", "up",
+                     self.topology('[[link]]\nbetween = "p0s0"\nrules = "los=1%"'))
+        self.refused(2, "there is no such node", "run", self.topology(), "--on", "h9", "--", "true")
+        self.refused(2, "what is to be run?", "run", self.topology())
+
+    def test_wrong_words_say_what_there_is(self):
+        lab = self.lab(spines=2)
+        at = ["--name", lab.name]
+        self.refused(1, "leaves p0l0 to p0l1", "link", *at, "p7s0", "loss=1%")
+        self.refused(2, "'101%' is out of range", "link", *at, "p0s0", "loss=101%")
+        self.refused(1, "give it a rate", "link", *at, "p0s0", "mark=30k")
+        self.refused(126, "there is no 'h7' in this lab", "exec", *at, "h7", "true")
+        self.refused(126, "there is no '../h0' in this lab", "exec", *at, "../h0", "true")
+        self.refused(1, f"there are {lab.name}" if len(self.labs()) == 1 else lab.name,
+                     "counters", "--name", "another")
+        self.refused(2, "runs no command", "heal", *at, "*", "--", "true")
+        self.refused(1, "is no name for a lab", "up", self.topology(), "--name", "a/b")
+
+    def labs(self):
+        return json.loads(metaroce_lab("list", "--json").stdout)
+
+    def test_a_name_is_taken_once(self):
+        lab = self.lab(spines=1)
+        other = self.lab(spines=1)
+        self.refused(1, f"a lab of the name '{lab.name}' is up", "up", self.topology(), "--name",
+                     lab.name)
+        names = {row["name"] for row in self.labs()}
+        self.assertLessEqual({lab.name, other.name}, names)
+        lab.ip("h0", "link", "set", "e0", "down")
+        self.assertTrue(other.counters()["h0:p0l0"]["up"], "two labs are one")
+        self.assertFalse(lab.counters()["h0:p0l0"]["up"])
+
+    @unittest.skipUnless(os.geteuid() == 0, "becomes another user")
+    def test_it_is_of_nobody_else(self):
+        lab = self.lab(spines=1)
+        stranger = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        program = self.folder / "metaroce"
+        program.write_bytes(Path(harness.metaroce()).read_bytes())
+        program.chmod(0o755)
+        self.folder.chmod(0o755)
+        done = subprocess.run([*stranger, str(program), "lab", "down", "--name", lab.name],
+                              capture_output=True, text=True, timeout=harness.BOUND)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no lab is up", done.stderr)
+        # One who knows the address of the socket gets no answer either.
+        asked = subprocess.run([*stranger, sys.executable, "-c", f"""
+import socket
+s = socket.socket(socket.AF_UNIX)
+s.connect("\\0metaroce-lab/0/{lab.name}")
+try:
+    s.sendall(b'{{"do":"end"}}')
+    s.shutdown(socket.SHUT_WR)
+    print(s.recv(100))
+except OSError:
+    print(b"")
+"""], capture_output=True, text=True, timeout=harness.BOUND)
+        self.assertEqual(asked.stdout, "b''\n", asked.stderr)
+        self.assertIn("h0:p0l0", lab.counters())
+
+    def test_requests_that_make_no_sense_are_answered(self):
+        lab = self.lab(spines=1)
+        import socket
+        for request in (b"", b"{", b"[]", b'{"do":7}', b'{"do":"fly"}', b"\0" * 70000):
+            with self.subTest(request=request[:10]), socket.socket(socket.AF_UNIX) as s:
+                s.connect(f"\0metaroce-lab/{os.geteuid()}/{lab.name}")
+                try:
+                    s.sendall(request)
+                    s.shutdown(socket.SHUT_WR)
+                    answer = s.recv(4096)
+                except OSError:
+                    continue  # it was too long
+                self.assertTrue(answer == b"" or b"error" in answer, answer)
+        self.assertIn("h0:p0l0", lab.counters())
+
+
+class Showing(Case):
+    def test_pictures(self):
+        text = metaroce_lab("show", self.topology()).stdout
+        self.assertIn("p1l1 - h1", text)
+        svg = self.folder / "lab.svg"
+        metaroce_lab("show", self.topology(), "--svg", svg)
+        picture = xml.etree.ElementTree.parse(svg).getroot()
+        boxes = [e for e in picture.iter() if e.tag.endswith("rect")]
+        self.assertEqual(len(boxes), 2 + 2 * (2 + 2))
+        lab = self.lab(planes=2, spines=2)
+        self.assertIn("10.1.1.1", metaroce_lab("show", "--name", lab.name).stdout)
+        self.refused(1, "cannot write", "show", self.topology(), "--svg", self.folder / "no" / "x")
+
+    def test_a_capture_has_what_went_over_the_link(self):
+        lab = self.lab(spines=1)
+        file = self.folder / "c.pcap"
+        watch = subprocess.Popen([harness.metaroce(), "lab", "pcap", "--name", lab.name,
+                                  "p0l0:p0s0", "-o", str(file)], stderr=subprocess.PIPE, text=True)
+        self.soon(lambda: file.exists() and file.stat().st_size >= 24, "no file")
+        subprocess.run([*lab.on("h0"), sys.executable, "-c", """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(5):
+    s.sendto(b"looked for" * 20, ("10.0.1.1", 9))
+"""], check=True, timeout=harness.BOUND)
+        # At least: who has no such port says so, and quotes them.
+        self.soon(lambda: file.read_bytes().count(b"looked for" * 20) >= 5, "not captured")
+        watch.send_signal(signal.SIGINT)
+        _, said = watch.communicate(timeout=harness.BOUND)
+        self.assertEqual(watch.returncode, 0, said)
+        self.assertIn("packets of p0l0 (s0)", said)
+        self.assertEqual(file.read_bytes()[:4], bytes.fromhex("4d3cb2a1"))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    unittest.main(verbosity=2)
