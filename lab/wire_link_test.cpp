@@ -246,6 +246,30 @@ TEST(WireLink, ARuleTakenBackLetsNothingOvertake) {
   EXPECT_EQ(left[1].at, kStart + seconds(1));
 }
 
+TEST(WireLink, LatePacketsKeepTheirOrderUnderNewRules) {
+  WireLink link(4);
+  link.set(rules("reorder=100%:1s"));
+  link.offer(kStart, make({}, 1));
+  link.set(rules("reorder=100%:1ms"));
+  link.offer(kStart, make({}, 2));
+  const auto left = drain(link);
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_EQ(left[0].packet.bytes, make({}, 1));
+  EXPECT_EQ(left[1].at, kStart + seconds(1));
+}
+
+TEST(WireLink, AnotherRateStartsAnew) {
+  WireLink link(4);
+  LinkRules r;
+  r.rate_bps = 999'999'999'989;
+  link.set(r);
+  link.offer(kStart, Bytes(60));  // 0.48 ns
+  r.rate_bps = 1000;
+  link.set(r);
+  link.offer(kStart, Bytes(60));
+  EXPECT_EQ(drain(link).back().at, kStart + milliseconds(480));
+}
+
 TEST(WireLink, LosesItsShareOfEverything) {
   WireLink link(5);
   link.set(rules("loss=1%"));
