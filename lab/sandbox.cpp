@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace metaroce::lab {
 
@@ -204,6 +205,14 @@ std::string enter_node(const std::string& node) {
   return "";
 }
 
+constexpr int kPassedOn[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+volatile pid_t g_child = -1;
+
+void pass_on(int signal, siginfo_t* info, void*) {
+  // From a process; a terminal tells the whole group.
+  if (info->si_code <= 0 && g_child > 0) (void)kill(g_child, signal);
+}
+
 int exit_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -220,22 +229,28 @@ int call_inside(int pid, const std::string& node, const std::function<int()>& wo
     return kCannotRun;
   }
   if (has_folder) (void)!chdir(folder.data());  // a new mount namespace begins at its root
-  // Of the terminal's signals only the child decides what they mean.
-  struct sigaction ignore {
-  }, interrupt{}, quit{};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGINT, &ignore, &interrupt);
-  sigaction(SIGQUIT, &ignore, &quit);
+  // What signals mean only the child decides: those of the terminal it has got itself.
+  struct sigaction pass {
+  }, before[std::size(kPassedOn)]{};
+  pass.sa_sigaction = pass_on;
+  pass.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigset_t blocked, unblocked;
+  sigemptyset(&blocked);
+  for (const int s : kPassedOn) sigaddset(&blocked, s);
+  sigprocmask(SIG_BLOCK, &blocked, &unblocked);
+  for (size_t i = 0; i < std::size(kPassedOn); ++i) sigaction(kPassedOn[i], &pass, &before[i]);
   const pid_t child = fork();  // only children are in the pid namespace
   if (child == 0) {
-    sigaction(SIGINT, &interrupt, nullptr);
-    sigaction(SIGQUIT, &quit, nullptr);
+    for (size_t i = 0; i < std::size(kPassedOn); ++i) sigaction(kPassedOn[i], &before[i], nullptr);
+    sigprocmask(SIG_SETMASK, &unblocked, nullptr);
     // Whoever kills us means the child: it would go on unseen.
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int code = work();
     std::fflush(nullptr);
     _exit(code);
   }
+  g_child = child;
+  sigprocmask(SIG_SETMASK, &unblocked, nullptr);
   if (child < 0) {
     std::fprintf(stderr, "metaroce lab: cannot start a process: %s\n", reason().c_str());
     return kCannotRun;
@@ -243,8 +258,7 @@ int call_inside(int pid, const std::string& node, const std::function<int()>& wo
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  sigaction(SIGINT, &interrupt, nullptr);
-  sigaction(SIGQUIT, &quit, nullptr);
+  for (size_t i = 0; i < std::size(kPassedOn); ++i) sigaction(kPassedOn[i], &before[i], nullptr);
   return exit_code(status);
 }
 
