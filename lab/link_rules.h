@@ -58,8 +58,8 @@ Expected<bool, std::string> set_rule(LinkRules& rules, std::string_view key,
                                      std::string_view value);
 /// As parse_rules() takes it; "none" when there is nothing.
 std::string print_rules(const LinkRules& rules);
-/// Bytes in the queue of a link with a rate: what the rules say, or 100 ms of the rate within 64 KiB
-/// and 4 MiB, about what a switch with shared memory has for one port.
+/// Bytes in the queue of a link with a rate: what the rules say, or 100 ms of the rate within
+/// 64 KiB and 4 MiB, about what a switch with shared memory has for one port.
 uint32_t queue_of(const LinkRules& rules);
 /// What is needed for these rules: "bpf", "tbf", "wire".
 std::vector<std::string> needs_of(const LinkRules& rules);

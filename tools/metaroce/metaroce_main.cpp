@@ -1,6 +1,10 @@
 // The one command: metaroce send | recv | perf | ping | stat | replay | keygen | lab |
 // settings.
+#include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <iterator>
+#include <utility>
 
 #include "cli_common.h"
 #include "lab_command.h"
@@ -146,44 +150,31 @@ int main(int argc, char** argv) {
   const auto lab_options = add_lab(*lab);
   settings->add_flag("--json", settings_options.json, "As JSON");
   settings->add_flag("--markdown", settings_options.markdown, "As docs/settings.md");
-  std::string command;
+  const std::pair<const CLI::App*, std::function<int()>> commands[] = {
+      {send, [&] { return run_send(send_options); }},
+      {recv, [&] { return run_recv(recv_options); }},
+      {stat, [&] { return run_stat(stat_options); }},
+      {perf, [&] { return run_perf(perf_options); }},
+      {ping, [&] { return run_ping(ping_options); }},
+      {replay, [&] { return run_replay(replay_options); }},
+      {keygen, [&] { return run_keygen(keygen_options); }},
+      {lab, [&] { return run_lab(*lab, *lab_options); }},
+      {settings, [&] { return run_settings(settings_options); }}};
+  const auto chosen = [&] {
+    return std::find_if(std::begin(commands), std::end(commands),
+                        [&](const auto& c) { return app.got_subcommand(c.first); });
+  };
+  const auto command = [&] {
+    return chosen() == std::end(commands) ? std::string() : chosen()->first->get_name();
+  };
   try {
     app.parse(take_command(argc, argv, *lab_options), argv);
-    if (app.got_subcommand(send)) {
-      command = "send";
-      return run_send(send_options);
-    }
-    if (app.got_subcommand(recv)) {
-      command = "recv";
-      return run_recv(recv_options);
-    }
-    if (app.got_subcommand(stat)) {
-      command = "stat";
-      return run_stat(stat_options);
-    }
-    if (app.got_subcommand(replay)) {
-      command = "replay";
-      return run_replay(replay_options);
-    }
-    if (app.got_subcommand(keygen)) return command = "keygen", run_keygen(keygen_options);
-    if (app.got_subcommand(perf)) {
-      command = "perf";
-      return run_perf(perf_options);
-    }
-    if (app.got_subcommand(ping)) {
-      command = "ping";
-      return run_ping(ping_options);
-    }
-    if (app.got_subcommand(lab)) return command = "lab", run_lab(*lab, *lab_options);
-    return run_settings(settings_options);
+    return chosen()->second();
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    for (const CLI::App* sub : {send, recv, perf, ping, stat, replay, keygen, lab, settings}) {
-      if (app.got_subcommand(sub)) command = sub->get_name();
-    }
-    return usage_error(error.what(), command);
+    return usage_error(error.what(), command());
   } catch (const UsageError& error) {
-    return usage_error(error.text, command);
+    return usage_error(error.text, command());
   }
 }
