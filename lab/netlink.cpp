@@ -204,6 +204,21 @@ void Netlink::add_route(const NetAddress& to, uint8_t prefix, const std::vector<
   end(h);
 }
 
+void Netlink::add_local_route(uint32_t interface, const NetAddress& address) {
+  nlmsghdr* h = header_of(begin(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE,
+                                fmt::format("local route to {}", text_of(address))));
+  auto* r = static_cast<rtmsg*>(mnl_nlmsg_put_extra_header(h, sizeof(rtmsg)));
+  r->rtm_family = address.family;
+  r->rtm_dst_len = static_cast<uint8_t>(8 * address.length());
+  r->rtm_table = RT_TABLE_LOCAL;
+  r->rtm_protocol = RTPROT_STATIC;
+  r->rtm_scope = address.family == AF_INET ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE;
+  r->rtm_type = RTN_LOCAL;
+  put_address(h, RTA_DST, address);
+  mnl_attr_put_u32(h, RTA_OIF, interface);
+  end(h);
+}
+
 void Netlink::set_tbf(uint32_t interface, uint64_t rate_bps, uint32_t queue_bytes,
                       uint32_t burst_bytes) {
   nlmsghdr* h = header_of(begin(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE,
