@@ -46,9 +46,9 @@ class Netlink {
   void set_mtu(uint32_t interface, uint32_t mtu);
   void add_address(uint32_t interface, const NetAddress& address, uint8_t prefix);
   void remove_address(uint32_t interface, const NetAddress& address, uint8_t prefix);
-  /// What comes for this address is for this host, from now on. The kernel adds this route for every
-  /// address; but with IPv6 it does so in a work queue (also without duplicate detection), which
-  /// takes seconds on a busy machine, and drops what comes before.
+  /// What comes for this address is for this host, from now on. The kernel adds this route for
+  /// every address; but with IPv6 it does so in a work queue (also without duplicate detection),
+  /// which takes seconds on a busy machine, and drops what comes before.
   void add_local_route(uint32_t interface, const NetAddress& address);
   /// Through all of `hops`, weighed alike. `source`: the address a host sends from.
   void add_route(const NetAddress& to, uint8_t prefix, const std::vector<NextHop>& hops,
