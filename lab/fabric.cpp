@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -22,6 +23,8 @@ namespace {
 
 constexpr uint8_t kHost4 = 24, kHost6 = 64;
 constexpr uint32_t kLoopback = 1;
+constexpr unsigned kBetweenLooks = 1000;  // us
+constexpr uint32_t kMostLooks = 20'000;
 
 /// In the namespace this thread is in.
 Expected<bool, std::string> set_sysctl(const std::string& key, const std::string& value) {
@@ -201,6 +204,8 @@ Expected<bool, std::string> Fabric::add_addresses(uint32_t node) {
          {std::tuple{&mine.v4, &other.v4, kHost4}, std::tuple{&mine.v6, &other.v6, kHost6}}) {
       if (own->empty()) continue;
       (*link)->add_address(index, net_address(*own), prefix);
+      // The kernel does it itself, some time later.
+      if (prefix == kHost6) (*link)->add_local_route(index, net_address(*own));
       if (plan_.topology.neighbours) {
         (*link)->add_neighbour(index, net_address(*theirs), other.mac);
       }
@@ -283,8 +288,12 @@ Expected<bool, std::string> Fabric::build(const Plan& plan) {
   if (done) done = add_cables();
   for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = set_offload(n);
   for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = add_addresses(n);
-  for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = add_routes(n);
-  return done;
+  std::set<uint32_t> all;
+  for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) {
+    done = add_routes(n);
+    all.insert(n);
+  }
+  return done ? wait_until_running(all) : done;
 }
 
 Expected<bool, std::string> Fabric::set_up(const std::set<uint32_t>& cables, bool up) {
@@ -312,6 +321,31 @@ Expected<bool, std::string> Fabric::restore(const std::set<uint32_t>& cables) {
     for (const uint32_t node : nodes) {
       const auto done = routes ? add_routes(node) : add_addresses(node);
       if (!done) return unexpected(fmt::format("{}: {}", plan_.nodes[node].name, done.error()));
+    }
+  }
+  return wait_until_running(nodes);
+}
+
+/// An interface whose other end came up later drops what it is given until a work queue of the
+/// kernel has seen to it.
+Expected<bool, std::string> Fabric::wait_until_running(const std::set<uint32_t>& nodes) {
+  for (const uint32_t node : nodes) {
+    const auto link = netlink(node);
+    if (!link) return unexpected(link.error());
+    for (uint32_t tries = 0;; ++tries) {
+      const auto all = (*link)->interfaces();
+      if (!all) return unexpected(all.error());
+      const auto late = std::find_if(all->begin(), all->end(), [&](const Netlink::Interface& i) {
+        // Cables that failed, or whose other end does, are not waited for.
+        const uint32_t cable = (i.index - kFirstInterface) / 2;
+        return i.index >= kFirstInterface && i.up && !down_[cable] && !i.running;
+      });
+      if (late == all->end()) break;
+      if (tries == kMostLooks) {
+        return unexpected(
+            fmt::format("{}: {} does not come up", plan_.nodes[node].name, late->name));
+      }
+      ::usleep(kBetweenLooks);
     }
   }
   return true;

@@ -55,6 +55,7 @@ class Fabric {
   Expected<bool, std::string> add_addresses(uint32_t node);
   Expected<bool, std::string> add_routes(uint32_t node);
   Expected<bool, std::string> restore(const std::set<uint32_t>& cables);
+  Expected<bool, std::string> wait_until_running(const std::set<uint32_t>& nodes);
   void add_host_routes(Netlink& link, uint32_t host);
   Netlink::VethEnd veth_end(const End& end, bool a, uint32_t cable) const;
 

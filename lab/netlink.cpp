@@ -336,6 +336,7 @@ Expected<std::vector<Netlink::Interface>, std::string> Netlink::interfaces() {
     i.index = static_cast<uint32_t>(info->ifi_index);
     i.up = (info->ifi_flags & IFF_UP) != 0;
     i.carrier = (info->ifi_flags & kLowerUp) != 0;
+    i.running = (info->ifi_flags & IFF_RUNNING) != 0;
     const auto* end = static_cast<const char*>(mnl_nlmsg_get_payload_tail(message));
     for (const auto* a =
              static_cast<const nlattr*>(mnl_nlmsg_get_payload_offset(message, sizeof(ifinfomsg)));

@@ -70,6 +70,7 @@ class Netlink {
     uint32_t index = 0;
     std::string name;
     bool up = false, carrier = false;
+    bool running = false;  ///< it sends what it is given; a little later than the carrier
     uint32_t mtu = 0;
     Counters counters;
   };
