@@ -15,7 +15,7 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 import harness
-from labnet import ROOTLESS, Lab, metaroce_lab
+from labnet import ROOTLESS, Lab, metaroce_lab, need_namespaces
 
 BPF_PROG_GET_NEXT_ID = 11
 SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine)
@@ -287,4 +287,5 @@ for _ in range(5):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    need_namespaces()
     unittest.main(verbosity=2)

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,19 @@ def metaroce_lab(*arguments, check=True, **options):
     if check and done.returncode != 0:
         raise AssertionError(f"lab {' '.join(map(str, arguments))}: {done.stderr}")
     return done
+
+
+def need_namespaces():
+    """Ends the program as skipped where there can be no lab, and says why."""
+    with tempfile.TemporaryDirectory(prefix="metaroce-lab-") as folder:
+        file = Path(folder) / "topology.toml"
+        file.write_text("spines = 1", encoding="utf-8")
+        done = metaroce_lab("run", *(["--rootless"] if ROOTLESS else []), file, "--", "true",
+                            check=False)
+    if done.returncode == 1 and ("no namespaces here" in done.stderr or
+                                 "cannot mount /proc" in done.stderr):
+        print(f"skipped: {done.stderr.strip()}", file=sys.stderr)
+        sys.exit(harness.SKIP)
 
 
 class Lab:
