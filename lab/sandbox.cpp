@@ -56,7 +56,7 @@ std::string furnish(const SandboxOptions& options) {
                        reason());
   }
   if (mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") != 0 ||
-      mkdir("/run/netns", 0755) != 0) {
+      mkdir("/run/netns", 0755) != 0 || mkdir(kPrivateFolder, 0700) != 0) {
     return fmt::format("cannot make a private /run: {}", reason());
   }
   (void)sethostname(options.name.data(), options.name.size());  // for the prompt of a shell

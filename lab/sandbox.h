@@ -11,6 +11,9 @@
 
 namespace metaroce::lab {
 
+/// Of a sandbox alone; for files that are to go with it.
+inline constexpr const char* kPrivateFolder = "/run/metaroce";
+
 struct SandboxOptions {
   std::string name;   ///< host name inside
   bool user = false;  ///< with a user namespace, in which the caller's user is root

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Two processes move a file over 4 planes x 4 paths: lossless, through loss, past a dying plane.
 
-usage: demo.py [--bin DIR] [--size 1GiB] [--json FILE]
+usage: demo.py [--bin DIR] [--size 1GiB] [--on lab|loopback] [--json FILE]
 
-Loss is injected at both receive sides, so data and acknowledgements suffer alike. In the last run
-plane 1 goes dark in both directions in the middle. Exit code 1 when a digest differs, recovery
+They run on two hosts of a fabric that the kernel forwards (`metaroce lab`, 4 planes of 4 spines),
+or on the loopback where there can be no namespaces. Loss is injected at both receive sides, so
+data and acknowledgements suffer alike. In the last run a spine and then a plane of the fabric fail
+(on the loopback: plane 1 goes dark in both directions). Exit code 1 when a digest differs, recovery
 takes more than 200 ms, or fewer than 90 % of the paths carried data.
 """
 import argparse
@@ -18,6 +20,7 @@ import sys
 import time
 from pathlib import Path
 
+import demo_lab
 import harness
 
 PLANES = 4
@@ -82,7 +85,8 @@ def recovery_ms(rows, dark_ns, begin_ns, end_ns):
 
 
 class Demo:
-    def __init__(self, folders, size):
+    def __init__(self, place, folders, size):
+        self.place = place
         self.folders = folders
         self.size = size
         self.source = folders.source / "file"
@@ -97,23 +101,27 @@ class Demo:
                 left -= min(left, len(block))
         self.digest = harness.sha256(self.source)
 
-    def run(self, name, recv_fault="", send_fault=""):
+    def run(self, name, recv_fault="", send_fault="", watch=None):
+        """`watch`: gets the sending process and returns what it did."""
         folders = self.folders
         files = {side: folders.root / f"{side}.json" for side in ("recv", "send")}
         series = folders.root / "series"
         recv = ["--once", "--overwrite", "always", "--paths-per-plane", PATHS_PER_PLANE,
                 "--json", files["recv"], "--series", series]
-        send = ["--planes", PLANES, "--paths-per-plane", PATHS_PER_PLANE, "--json", files["send"]]
+        send = [*self.place.arguments, "--paths-per-plane", PATHS_PER_PLANE,
+                "--json", files["send"]]
         if recv_fault:
             recv += ["--fault", recv_fault]
         if send_fault:
             send += ["--fault", send_fault]
-        with harness.Receiver(folders.target, *recv, planes=PLANES) as receiver:
-            sent = harness.send(receiver.address, self.source, *send)
+        with harness.Receiver(folders.target, *recv, **self.place.receiver) as receiver:
+            sender = harness.start_send(receiver.address, self.source, *send, **self.place.sender)
+            happened = watch(sender) if watch else {}
+            out, errors = sender.communicate(timeout=harness.BOUND)
             code = receiver.wait()
-        if sent.returncode != 0 or code != 0:
-            print(sent.stdout + sent.stderr + receiver.text, file=sys.stderr)
-        result = {"name": name, "ok": sent.returncode == 0 and code == 0}
+        if sender.returncode != 0 or code != 0:
+            print(out + errors + receiver.text, file=sys.stderr)
+        result = {"name": name, "ok": sender.returncode == 0 and code == 0, **happened}
         if not result["ok"]:
             return result
         reports = {side: harness.load(path) for side, path in files.items()}
@@ -195,6 +203,20 @@ def judge(results):
     return problems
 
 
+def dark_plane(demo, seconds):
+    """On the loopback: a plane goes dark in the middle."""
+    middle = max(0.05, seconds / 2) * 1000
+    result = demo.run("plane 1 dark in the middle",
+                      send_fault=f"blackhole@{middle:.0f}ms-:plane=1:dir=both")
+    result["plane"] = result.get("dark_ns")
+    return result
+
+
+def failing_fabric(demo, seconds):
+    return demo.run("a spine, then a plane fail",
+                    watch=lambda sender: demo_lab.watch(sender, demo.place.lab, seconds))
+
+
 def run_all(demo):
     results = [demo.run("no loss")]
     if not results[0]["ok"]:
@@ -202,23 +224,23 @@ def run_all(demo):
     for percent in (1, 10):
         fault = f"drop={percent}%"
         results.append(demo.run(f"{percent} % loss, both ways", fault, fault))
-    middle = max(0.05, results[0]["seconds"] / 2)
-    dark = demo.run("plane 1 dark in the middle",
-                    send_fault=f"blackhole@{middle * 1000:.0f}ms-:plane=1:dir=both")
-    if dark["ok"]:
-        dark["recovery_ms"] = None if dark["dark_ns"] is None else recovery_ms(
-            dark["series"], dark["dark_ns"], dark["begin_ns"], dark["end_ns"])
-    results.append(dark)
+    fail = failing_fabric if isinstance(demo.place, demo_lab.Fabric) else dark_plane
+    last = fail(demo, results[0]["seconds"])
+    if last["ok"]:
+        last["recovery_ms"] = None if last.get("plane") is None else recovery_ms(
+            last["series"], last["plane"], last["begin_ns"], last["end_ns"])
+    results.append(last)
     for r in results:
         if r["ok"]:
             r["share"] = r["gbps"] / results[0]["gbps"]
     return results
 
 
-def write_report(path, size, results, problems):
+def write_report(path, place, size, results, problems):
     report = {"date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "size": size,
               "machine": platform.machine(), "kernel": platform.release(),
               "cores": os.cpu_count(), "planes": PLANES, "paths_per_plane": PATHS_PER_PLANE,
+              "place": place,
               "problems": problems,
               "runs": [{k: v for k, v in r.items() if k != "series"} for r in results]}
     Path(path).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -228,22 +250,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--bin", type=Path, help="folder of the program metaroce")
     parser.add_argument("--size", type=parse_size, default=1 << 30, help="default 1GiB")
+    parser.add_argument("--on", choices=("lab", "loopback"),
+                        help="otherwise a lab if there can be one")
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
     if arguments.bin:
         harness.BIN = arguments.bin.resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     base = choose_base(3 * arguments.size)
+    place, why_not = demo_lab.choose_place(PLANES, arguments.on)
+    if why_not:
+        print(f"No fabric can be built here, so the loopback stands in for it. {why_not}")
     print(f"Moving {arguments.size >> 20} MiB between two processes, {PLANES} planes x "
-          f"{PATHS_PER_PLANE} paths on 127.0.1.1 to 127.0.{PLANES}.1, files in {base}")
+          f"{PATHS_PER_PLANE} paths: {place.name}; files in {base}")
     try:
         with harness.Folders(base) as folders:
-            demo = Demo(folders, arguments.size)
+            demo = Demo(place, folders, arguments.size)
             demo.prepare()
             results = run_all(demo)
     except KeyboardInterrupt:
         print("demo: interrupted", file=sys.stderr)
         return 130
+    finally:
+        place.remove()
     if results[-1]["ok"]:
         print_paths(results[-1]["paths"])
     print_table(results)
@@ -253,7 +282,7 @@ def main():
     for problem in problems:
         print(f"FAILED: {problem}")
     if arguments.json:
-        write_report(arguments.json, arguments.size, results, problems)
+        write_report(arguments.json, place.name, arguments.size, results, problems)
     if not problems:
         print("\nEvery byte arrived, everything lost was injected and counted.")
     return 1 if problems else 0

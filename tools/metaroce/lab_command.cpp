@@ -130,7 +130,10 @@ void tell_what_is_missing(const json& info) {
 
 std::vector<std::pair<std::string, std::string>> environment_of(const std::string& name,
                                                                 const std::string& node) {
-  return {{"METAROCE_LAB", name}, {"METAROCE_LAB_NODE", node}};
+  // What `metaroce stat` shows goes with the lab, too.
+  return {{"METAROCE_LAB", name},
+          {"METAROCE_LAB_NODE", node},
+          {"METAROCE_STAT_DIR", lab::kPrivateFolder}};
 }
 
 int run_run(const LabOptions& options, const std::vector<std::string>& command) {
