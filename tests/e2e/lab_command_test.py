@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """`metaroce lab` as a command: what it says, what it leaves behind, who may use it."""
-import ctypes
 import json
 import os
 import select
@@ -15,49 +14,8 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 import harness
+from lab_traces import network_namespaces, traces
 from labnet import ROOTLESS, Lab, metaroce_lab, need_namespaces
-
-BPF_PROG_GET_NEXT_ID = 11
-SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine)
-
-
-def network_namespaces():
-    """Of all processes that can be seen: named ones are held by a process of their lab."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            found.add((entry / "ns/net").readlink())
-            found |= {link.readlink() for link in (entry / "fd").iterdir()
-                      if str(link.readlink()).startswith("net:")}
-        except OSError:
-            continue
-    return found
-
-
-def bpf_programs():
-    """Ids of the programs that are loaded; empty where that may not be asked."""
-    libc, found, attribute = ctypes.CDLL(None, use_errno=True), set(), (ctypes.c_uint32 * 16)()
-    while SYS_BPF and libc.syscall(SYS_BPF, BPF_PROG_GET_NEXT_ID, attribute, 64) == 0:
-        found.add(attribute[1])
-        attribute[0] = attribute[1]
-    return found
-
-
-def processes():
-    found = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and b"metaroce\0lab" in (entry / "cmdline").read_bytes():
-                found.add(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-def traces():
-    return network_namespaces(), bpf_programs(), processes()
 
 
 class Case(unittest.TestCase):
