@@ -139,6 +139,7 @@ void each_field(Io& io, Sent& s, Field field) {
   field(io, s.messages);
   field(io, s.bytes);
   field(io, s.ns);
+  field(io, s.gap_ns);
   field(io, s.latency.count);
   field(io, s.latency.min);
   field(io, s.latency.mean);

@@ -13,7 +13,7 @@
 
 namespace metaroce::tool {
 
-inline constexpr uint16_t kPerfVersion = 3;
+inline constexpr uint16_t kPerfVersion = 4;
 inline constexpr size_t kMaxPerfMessage = 32768;
 inline constexpr size_t kMostPerfPaths = 256;
 inline constexpr uint32_t kMostPerfStreams = 1024;
@@ -105,6 +105,7 @@ struct PerfSent {
   uint64_t messages = 0;
   uint64_t bytes = 0;
   int64_t ns = 0;
+  int64_t gap_ns = 0;   ///< longest time without a completion
   Percentiles latency;  ///< round trip (ping-pong) or from post to completion
   bool operator==(const PerfSent&) const = default;
 };

@@ -93,9 +93,10 @@ std::string direction_lines(const Direction& d, const PerfPlan& plan) {
   const Percentiles& l = s.latency;
   out += fmt::format(
       "  {:<12} min {:.1f}  mean {:.1f}  p50 {:.1f}  p90 {:.1f}  p99 {:.1f}  "
-      "p99.9 {:.1f}  max {:.1f} us\n",
+      "p99.9 {:.1f}  max {:.1f} us\n"
+      "  gap          {:.1f} us at most without a completion\n",
       latency_name(plan), us(l.min), us(l.mean), us(l.p50), us(l.p90), us(l.p99), us(l.p999),
-      us(l.max));
+      us(l.max), us(s.gap_ns));
   if (plan.verify) {
     const PerfReport& checker = fetches(plan.op) ? d.from : d.to;
     out += fmt::format("  verified     {} of {} as they should be\n",
@@ -157,6 +158,7 @@ json direction_json(const Direction& d) {
             {"lost", p.lost},
             {"spurious", p.spurious},
             {"marks", sum_of(d.to).marks}}},
+          {"longest_gap_us", us(s.gap_ns)},
           {"latency_us",
            {{"count", l.count},
             {"min", us(l.min)},

@@ -277,9 +277,14 @@ void PerfRun::on_completion(const api::Completion& c, Time now) {
   if (plan_.verify && fetches(plan_.op)) check_fetched(c.stream - 1u, c);
   ++stream.completed;
   if (echoes() || (phase_ != Phase::kMeasure && phase_ != Phase::kDrain)) return;
+  count(now, now - Time{static_cast<int64_t>(c.id)});
+}
+
+void PerfRun::count(Time now, Duration latency) {
   ++completed_;
+  longest_gap_ = std::max(longest_gap_, now - measure_end_);
   measure_end_ = now;
-  histogram_.add(now - Time{static_cast<int64_t>(c.id)});
+  histogram_.add(latency);
 }
 
 void PerfRun::fail(std::string text) {
@@ -332,9 +337,7 @@ void PerfRun::on_received(const api::Completion& c, Time now) {
   if (!awaiting_echo_) return;
   awaiting_echo_ = false;
   if (phase_ != Phase::kMeasure && phase_ != Phase::kDrain) return;
-  ++completed_;
-  measure_end_ = now;
-  histogram_.add(now - echo_sent_);
+  count(now, now - echo_sent_);
 }
 
 void PerfRun::check(size_t s, const api::Completion& c) {
@@ -431,6 +434,7 @@ PerfReport PerfRun::report(Time now) {
   r.sent.messages = completed_;
   r.sent.bytes = completed_ * plan_.size;
   r.sent.ns = (measure_end_ - measure_begin_).ns;
+  r.sent.gap_ns = longest_gap_.ns;
   r.sent.latency = histogram_.percentiles();
   r.cpu_ns = static_cast<uint64_t>((cpu_end_ - cpu_begin_).ns);
   r.cpu_span_ns = (books_end_ - books_begin_).ns;

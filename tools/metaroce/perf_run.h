@@ -90,6 +90,7 @@ class PerfRun {
   void check_fetched(size_t stream, const api::Completion& completion);
   void check_written();
   void drained(Time now);
+  void count(Time now, Duration latency);
   void note_warm();
   void open_books(Time now);
   void close_books(Time now);
@@ -129,6 +130,7 @@ class PerfRun {
   Time measure_begin_{};
   Time measure_end_{};
   Time echo_sent_{};
+  Duration longest_gap_{};
   LatencyHistogram histogram_;
   std::string error_;
 

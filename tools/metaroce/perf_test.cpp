@@ -81,7 +81,7 @@ TEST(PerfSizes, RangesDoubleAndWrongOnesAreRefused) {
 
 PerfReport some_report() {
   PerfReport r;
-  r.sent = {10, 640, 123456789, {10, 1, 2, 3, 4, 5, 6, 7}};
+  r.sent = {10, 640, 123456789, 77, {10, 1, 2, 3, 4, 5, 6, 7}};
   r.cpu_ns = 99;
   r.cpu_span_ns = 100;
   r.cpu_shared = true;
