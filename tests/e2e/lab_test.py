@@ -8,44 +8,8 @@ import subprocess
 import sys
 import unittest
 
-from harness import Folders, Receiver, load, send, sha256, write_noise
-from labnet import ROOTLESS, Lab, need_namespaces
-
-MIB = 1 << 20
-
-
-class Case(unittest.TestCase):
-    def lab(self, *arguments, **keys):
-        lab = Lab(*arguments, **keys)
-        self.addCleanup(lab.remove)
-        return lab
-
-    def folders(self):
-        folders = Folders()
-        self.addCleanup(folders.__exit__)
-        return folders
-
-    def transfer(self, lab, megabytes, *arguments, family=4):
-        """A file from h0 to h1 over all planes; returns the sender's report. Whole, or it fails."""
-        folders = self.folders()
-        path = write_noise(folders.source / "f", megabytes * MIB)
-        listen = [self.spell(lab.address(1, p, family)) for p in range(lab.planes)]
-        receiver = Receiver(folders.target, "--once", listen=listen, prefix=lab.on("h1"))
-        self.addCleanup(receiver.__exit__)
-        planes = []
-        for p in range(lab.planes):
-            planes += ["--plane", f"{lab.address(0, p, family)}={lab.address(1, p, family)}"]
-        report = folders.root / "send.json"
-        done = send(receiver.address, path, *planes, "--json", report, *arguments,
-                    prefix=lab.on("h0"))
-        self.assertEqual(done.returncode, 0, done.stderr + receiver.text)
-        self.assertEqual(receiver.wait(), 0, receiver.text)
-        self.assertEqual(sha256(folders.target / "f"), sha256(path))
-        return load(report)
-
-    @staticmethod
-    def spell(address):
-        return f"[{address}]:0" if ":" in address else f"{address}:0"
+from lab_case import Case
+from labnet import ROOTLESS, need_namespaces
 
 
 class Paths(Case):
@@ -70,7 +34,7 @@ for line in sys.stdin:
     print("sent", flush=True)
 """
 
-    def spines_of(self, lab, sender, port, connected):
+    def ways_of(self, lab, sender, port, connected):
         """On which links most of 20 packets went; a few others may be of the kernel itself."""
         before = lab.packets("p0l0:p0s*")
         sender.stdin.write(f"{port} {int(connected)}\n")
@@ -88,10 +52,10 @@ for line in sys.stdin:
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
                 for port in range(30000, 30012):
                     # A connected socket stamps a hash of its own on its packets.
-                    first = self.spines_of(lab, sender, port, connected=True)
+                    first = self.ways_of(lab, sender, port, connected=True)
                     self.assertEqual(len(first), 1, f"port {port}")
-                    self.assertEqual(self.spines_of(lab, sender, port, connected=True), first)
-                    self.assertEqual(self.spines_of(lab, sender, port, connected=False), first)
+                    self.assertEqual(self.ways_of(lab, sender, port, connected=True), first)
+                    self.assertEqual(self.ways_of(lab, sender, port, connected=False), first)
                     used |= first
             self.assertGreater(len(used), 1, "every port took the same spine")
 

@@ -3,11 +3,8 @@
 
 The ids (S06 ...) are those of docs/cases.md.
 """
-import hashlib
 import os
-import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,83 +12,13 @@ import unittest
 
 import harness
 import namespaces
+from feed import MIB, Feed
 from harness import Folders, Receiver, load, send, sha256, start_send, write_noise
-
-MIB = 1 << 20
-ROOM = 48 * MIB  # 32 slots, see docs/file-transfer.md, and what the sender has read already
 
 
 def payload_of(mtu, largest=65024):
     """IPv4 20, UDP 8, header 52, CRC 4; cut to a multiple of 16 (MR-PMTU-002)."""
     return min((mtu - 84) // 16 * 16, largest)
-
-
-class Feed:
-    """A sender whose file is its standard input, so that a transfer has a middle without sleeping.
-
-    Between our end of the pipe and the receiver's disk there is room for about ROOM; when give()
-    returns after more than that, the transfer is on its way.
-    """
-
-    def __init__(self, test, folders, address, *arguments, host):
-        self.test = test
-        self.folders = folders
-        self.noise = random.Random(7).randbytes(MIB - 8)
-        self.digest = hashlib.sha256()
-        self.fed = 0
-        self.process = start_send(address, "-", *arguments, prefix=host.prefix,
-                                  stdin=subprocess.PIPE)
-        # Bytes go through a descriptor of their own; start_send opens pipes for text.
-        self.pipe = self.process.stdin.buffer
-        test.addCleanup(self._end)
-
-    def _end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        try:
-            self.process.stdin.close()
-        except BrokenPipeError:
-            pass
-        self.process.stdout.close()
-        self.process.stderr.close()
-
-    def give(self, size):
-        """Blocks while the transfer does not go on; BOUND seconds without end kill the sender."""
-        guard = threading.Timer(harness.BOUND, self.process.kill)
-        guard.start()
-        try:
-            while size > 0:
-                block = (self.fed.to_bytes(8, "big") + self.noise)[:size]
-                self.pipe.write(block)
-                self.pipe.flush()
-                self.digest.update(block)
-                self.fed += len(block)
-                size -= len(block)
-        except BrokenPipeError:
-            self.test.fail(f"the sender ended: {self.process.stderr.read()}")
-        finally:
-            guard.cancel()
-
-    def stored(self):
-        return sum(p.stat().st_size for p in self.folders.leftovers())
-
-    def go_on(self):
-        """Until at least 8 MiB more are at the receiver than were given before."""
-        before = self.fed
-        self.give(ROOM + 8 * MIB)
-        # The receiver's disk may be a little behind what its transport took.
-        end = time.monotonic() + harness.BOUND
-        while self.stored() < before + 4 * MIB:
-            self.test.assertLess(time.monotonic(), end, f"{self.stored()} stored of {self.fed}")
-            os.sched_yield()
-
-    def finish(self):
-        self.process.stdin.close()
-        self.process.wait(harness.BOUND)
-        errors = self.process.stderr.read()
-        self.test.assertEqual(self.process.returncode, 0, errors)
-        return errors
 
 
 class Case(unittest.TestCase):
@@ -121,7 +48,7 @@ class Case(unittest.TestCase):
         for p in range(net.planes):
             planes += ["--plane", f"{net.left.address(p)}={net.right.address(p)}"]
         return Feed(self, self.folders, receiver.address, *planes, "--json", self.reports["send"],
-                    *arguments, host=net.left)
+                    *arguments, prefix=net.left.prefix)
 
     def finish(self, feed, receiver):
         """Ends a fed transfer; every byte must have arrived. Returns the sender's paths."""

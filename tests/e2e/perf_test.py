@@ -12,11 +12,11 @@ from harness import BOUND, environment, metaroce, run
 
 
 class Server:
-    """`metaroce perf --server` on a free port."""
+    """`metaroce perf --server` on a free port, behind `prefix`."""
 
-    def __init__(self, *arguments, local="127.0.0.1"):
+    def __init__(self, *arguments, local="127.0.0.1", prefix=()):
         self.process = subprocess.Popen(
-            [metaroce(), "perf", "--server", "-p", "0", "-v", "--local", local,
+            [*prefix, metaroce(), "perf", "--server", "-p", "0", "-v", "--local", local,
              *[str(a) for a in arguments]],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             env=environment())
