@@ -95,7 +95,7 @@ class Damage(Case):
 class Windows(Case):
     def test_marks_move_the_window_of_the_marked_paths_only(self):
         lab = self.lab({"p0s0:p0l1": "rate=10mbit,mark=10k"}, spines=2)
-        feed = self.feed(lab, "--paths-per-plane", "8")
+        feed = self.feed(lab, "--paths-per-plane", "12")
         feed.until(lambda: lab.fates("p0s0:p0l1")["marked"] > 100, "100 marks")
         report = self.finish(feed)
         windows = {0: [], 1: []}
@@ -130,7 +130,7 @@ class Windows(Case):
     def test_traffic_leaves_a_slow_spine(self):
         spines = 3
         lab = self.lab({"p0s*:p0l1": "rate=10mbit,mark=15k"}, spines=spines)
-        options = ("-t", 3, "--paths-per-plane", 12)
+        options = ("-t", 3, "--paths-per-plane", 20)
         fast = self.goodput(lab, *options)
         lab.link("p0s0:p0l1", "rate=1mbit")
         before = lab.packets("p0l0:p0s*")
@@ -171,7 +171,7 @@ class Failures(Case):
 
     def test_spine_that_swallows_one_way_is_avoided_and_used_again(self):
         lab = self.lab(spines=3)
-        feed = self.feed(lab, "--paths-per-plane", "9")
+        feed = self.feed(lab, "--paths-per-plane", "20")
         lab.fail("p0s1", "--one-way")
         feed.more(6 * MIB)
         self.avoided(lab, feed, {"p0l0:p0s1"})
@@ -182,7 +182,7 @@ class Failures(Case):
 
     def test_uplink_of_a_leaf_goes_down_and_comes_back(self):
         lab = self.lab(spines=3)
-        feed = self.feed(lab, "--paths-per-plane", "9")
+        feed = self.feed(lab, "--paths-per-plane", "20")
         lab.fail("p0l0=p0s0")
         feed.more(6 * MIB)
         self.avoided(lab, feed, {"p0l0:p0s0"})
@@ -265,7 +265,7 @@ class Failures(Case):
 
     def test_flapping_spine(self):
         lab = self.lab(spines=2)
-        feed = self.feed(lab, *PATIENT)
+        feed = self.feed(lab, "--paths-per-plane", "12", *PATIENT)
         lab.link("p0s0", "flap=100ms")
         feed.until(lambda: lab.fates("p0s0")["dark"] > 40, "40 packets in dark phases")
         feed.more(8 * MIB)

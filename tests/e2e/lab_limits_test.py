@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Goodput on links with a rate, so that processors are not what is measured.
+
+Bars are ratios to what the same lab did without the trouble. Ratios are printed. For figures of
+record on a quiet machine: MR_LAB_SECONDS=10 MR_LAB_STRICT=1, which also sets the real bars.
+MR_LAB_MBIT is the rate of a link.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+
+import harness
+from lab_case import Case
+from labnet import ROOTLESS
+
+SECONDS = float(os.environ.get("MR_LAB_SECONDS", "3"))
+STRICT = os.environ.get("MR_LAB_STRICT") == "1"
+MBIT = int(os.environ.get("MR_LAB_MBIT", "20"))
+
+
+def bar(in_test, of_record):
+    return of_record if STRICT else in_test
+
+
+def say(text):
+    print(text, flush=True)
+
+
+class Iperf:
+    """A TCP stream from h0 to h1 in plane 0 for so many seconds."""
+
+    def __init__(self, test, lab, control, seconds):
+        address = lab.address(1)
+        self.server = subprocess.Popen(
+            [*lab.on("h1"), "iperf3", "-s", "-1", "-B", address, "--forceflush"],
+            stdout=subprocess.PIPE, text=True)
+        test.addCleanup(self._end, self.server)
+        for line in self.server.stdout:
+            if "listening" in line:
+                break
+        self.client = subprocess.Popen(
+            [*lab.on("h0"), "iperf3", "-c", address, "-C", control, "-t", str(seconds), "-J"],
+            stdout=subprocess.PIPE, text=True)
+        test.addCleanup(self._end, self.client)
+
+    @staticmethod
+    def _end(process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+
+    def goodput(self):
+        """Mbit/s that arrived, by the receiver's count."""
+        out, _ = self.client.communicate(timeout=harness.BOUND)
+        report = json.loads(out)
+        if "error" in report:
+            raise AssertionError(f"iperf3: {report['error']}")
+        return report["end"]["sum_received"]["bits_per_second"] / 1e6
+
+
+class Limits(Case):
+    def tcp(self, lab, control):
+        return Iperf(self, lab, control, max(1, round(SECONDS))).goodput()
+
+    def test_goodput_grows_with_planes(self):
+        lab = self.lab({"p*l1:h1": f"rate={MBIT}mbit,mark=30k"}, planes=8, spines=2)
+        one = 0
+        for planes in (1, 4, 8):
+            rate = self.goodput(lab, "-t", SECONDS, planes=range(planes))
+            one = one or rate
+            say(f"{planes} planes: {rate:.2f} Mbit/s, {rate / (planes * one):.3f} of {planes} "
+                f"times one plane")
+            self.assertGreater(rate / (planes * one), bar(0.9, 0.97))
+
+    def test_nobody_starves_beside_tcp(self):
+        rate = 50
+        lab = self.lab({"p0s0:p0l1": f"rate={rate}mbit,mark=60k"}, spines=1)
+        for control in ("cubic", "bbr"):
+            with self.subTest(control=control):
+                tcp = Iperf(self, lab, control, max(3, round(SECONDS)))
+                ours = self.goodput(lab, "-t", max(3, SECONDS))
+                theirs = tcp.goodput()
+                say(f"beside {control}: we {ours:.1f}, it {theirs:.1f} of {rate} Mbit/s; our share "
+                    f"{ours / (ours + theirs):.2f}")
+                self.assertGreater(ours, rate / 20)
+                self.assertGreater(theirs, rate / 20)
+
+    def lossy(self, percent, least):
+        """Loss behind the queue, of data and of acknowledgements."""
+        lab = self.lab({"p*l0:p*s*": f"rate={MBIT}mbit"}, planes=2, spines=1)
+        links = "p*s*:p*l*"
+        options = ("-t", SECONDS)
+        clean = self.goodput(lab, *options)
+        others = {c: self.tcp(lab, c) for c in ("cubic", "bbr")}
+        lab.link(links, f"loss={percent}%")
+        lossy = self.goodput(lab, *options)
+        ratios = {c: self.tcp(lab, c) / others[c] for c in others}
+        say(f"{percent} % loss behind the queue: {lossy / clean:.3f} of {clean:.1f} Mbit/s; " +
+            ", ".join(f"{c} {ratio:.3f} of {others[c]:.1f}" for c, ratio in ratios.items()))
+        self.assertGreater(lab.fates(links)["lost"], 20)
+        self.assertGreater(lossy / clean, least)
+
+    def test_goodput_at_one_percent_of_loss(self):
+        self.lossy(1, bar(0.9, 0.98))
+
+    def test_goodput_at_ten_percent_of_loss(self):
+        self.lossy(10, bar(0.75, 0.87))
+
+
+class Gap(Case):
+    def test_plane_fails_under_perf_and_is_used_again(self):
+        """The longest time without a completion is printed."""
+        lab = self.lab({"p*l1:h1": f"rate={MBIT}mbit,mark=30k"}, planes=2, spines=2)
+        server = self.perf_server(lab)
+        client = subprocess.Popen(
+            [*lab.on("h0"), harness.metaroce(), *map(str, self.perf_command(
+                lab, server, "-t", 2000, "-s", "16K", "-i", 0.01))],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=harness.environment())
+        self.addCleanup(lambda: (client.poll() is None and client.kill(), client.communicate()))
+        chatter = threading.Thread(target=client.stderr.read)
+        chatter.start()
+
+        def plane(number):
+            return sum(lab.packets(f"p{number}l1:h1").values())
+
+        def moves(number, packets):
+            """Until so many packets more have come by that plane."""
+            goal = plane(number) + packets
+            self.wait_for(lambda: plane(number) >= goal, f"plane {number} carries data")
+
+        moves(1, 200)
+        lab.fail("plane1", "--silent")
+        moves(0, 1500)
+        lab.heal("plane1")
+        moves(1, 400)
+        client.send_signal(signal.SIGINT)
+        out = client.stdout.read()
+        self.assertEqual(client.wait(harness.BOUND), 130)
+        chatter.join()
+        [figures] = json.loads(out)["runs"]
+        longest, since = 0, None
+        for row in figures["intervals"]:
+            if row["messages"]:
+                since = None
+                continue
+            since = row["begin_seconds"] if since is None else since
+            longest = max(longest, row["end_seconds"] - since)
+        slowest = figures["directions"][0]["latency_us"]["max"] / 1000
+        say(f"plane fails: longest time without a completion {longest * 1000:.0f} ms (in steps of "
+            f"10 ms), slowest message {slowest:.0f} ms")
+        self.assertGreater(figures["directions"][0]["messages"], 100)
+
+    def wait_for(self, condition, what):
+        bound = threading.Event()
+        end = threading.Timer(harness.BOUND, bound.set)
+        end.start()
+        try:
+            while not condition():  # each look asks the lab
+                self.assertFalse(bound.is_set(), f"never: {what}")
+        finally:
+            end.cancel()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    print("rootless: links with rules are carried by processes" if ROOTLESS else "as root",
+          file=sys.stderr)
+    unittest.main(verbosity=2)
