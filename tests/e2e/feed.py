@@ -26,6 +26,7 @@ class Feed:
         self.noise = random.Random(7).randbytes(MIB - 8)
         self.digest = hashlib.sha256()
         self.fed = 0
+        self.receiver = None  # whoever knows it sets it; failures then tell what it said
         self.process = start_send(address, "-", *arguments, prefix=prefix, stdin=subprocess.PIPE)
         # Bytes go through a descriptor of their own; start_send opens pipes for text.
         self.pipe = self.process.stdin.buffer
@@ -55,9 +56,14 @@ class Feed:
                 self.fed += len(block)
                 size -= len(block)
         except BrokenPipeError:
-            self.test.fail(f"the sender ended: {self.process.stderr.read()}")
+            self.fail_with("the sender ended")
         finally:
             guard.cancel()
+
+    def fail_with(self, what):
+        self.process.wait(harness.BOUND)
+        text = self.receiver.text if self.receiver else "not known"
+        self.test.fail(f"{what}: {self.process.stderr.read()}\nthe receiver: {text}")
 
     def stored(self):
         return sum(p.stat().st_size for p in self.folders.leftovers())
@@ -79,7 +85,7 @@ class Feed:
         while not condition():
             self.test.assertLess(time.monotonic(), end, f"never: {what}; {self.stored()} stored")
             if self.process.poll() is not None:
-                self.test.fail(f"the sender ended: {self.process.stderr.read()}")
+                self.fail_with("the sender ended")
             if self.fed - self.stored() < AHEAD:
                 self.give(BLOCK)
             else:

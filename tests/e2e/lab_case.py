@@ -99,6 +99,13 @@ class Case(unittest.TestCase):
         self.assertEqual(sha256(feed.folders.target / "stdin"), feed.digest.hexdigest())
         return self.reports(feed.folders)
 
+    @staticmethod
+    def paths_now(feed):
+        """What `metaroce stat` says of the sender's paths."""
+        done = run("stat", "--json", "--paths", "--peer", feed.receiver.address)
+        return [path for process in json.loads(done.stdout)
+                for connection in process["connections"] for path in connection["paths"]]
+
     def spines_of(self, lab, address, port, to=4791, connected=False):
         """Names of the uplinks of h0's leaf that packets from this port take."""
         before = lab.packets("p0l0:p0s*")
