@@ -99,8 +99,8 @@ class Limits(Case):
                 self.assertGreater(ours, rate / 20)
                 self.assertGreater(theirs, rate / 20)
 
-    # TCP without ECN fills the queue far beyond the threshold, so that each of our packets is marked
-    # and all windows stay at their least.
+    # TCP without ECN fills the queue far beyond the threshold: each of our packets is marked, and
+    # all windows stay at their least.
     @unittest.expectedFailure
     def test_nobody_starves_beside_tcp_where_only_we_see_marks(self):
         rate = 50
