@@ -88,7 +88,7 @@ class Case(unittest.TestCase):
         receiver = self.receiver(lab, folders, *arguments, family=family)
         feed = Feed(self, folders, receiver.address, *self.plane_options(lab, family), "--json",
                     folders.root / "send.json", *arguments, prefix=lab.on("h0"))
-        feed.receiver = receiver
+        feed.receiver, feed.lab = receiver, lab
         feed.more(2 * MIB)
         return feed
 
@@ -102,7 +102,8 @@ class Case(unittest.TestCase):
     @staticmethod
     def paths_now(feed):
         """What `metaroce stat` says of the sender's paths."""
-        done = run("stat", "--json", "--paths", "--peer", feed.receiver.address)
+        done = run("stat", "--json", "--paths", "--peer", feed.receiver.address,
+                   prefix=feed.lab.on("h0"))
         return [path for process in json.loads(done.stdout)
                 for connection in process["connections"] for path in connection["paths"]]
 

@@ -12,7 +12,7 @@ import unittest
 import harness
 from feed import MIB
 from lab_case import Case, sum_of
-from labnet import ROOTLESS
+from labnet import ROOTLESS, need_namespaces
 
 OUTAGE = 0.5  # seconds of trouble, a parameter of it, not a wait for something
 # On a busy machine the end of the trouble may come late; these tests are not about death.
@@ -314,6 +314,7 @@ class Firewall(Case):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    need_namespaces()
     print("rootless: links with rules are carried by processes" if ROOTLESS else "as root",
           file=sys.stderr)
     unittest.main(verbosity=2)
