@@ -130,10 +130,12 @@ class Windows(Case):
 
     def test_traffic_leaves_a_slow_spine(self):
         spines = 3
-        lab = self.lab({"p0s*:p0l1": "rate=10mbit,mark=15k"}, spines=spines)
-        options = ("-t", 3, "--paths-per-plane", 20)
+        # Small packets: a window is at least one of them, so many paths over a slow link fill its
+        # queue whatever is marked.
+        lab = self.lab({"p0s*:p0l1": "rate=20mbit,mark=15k"}, spines=spines, mtu=1500)
+        options = ("-t", 3, "--paths-per-plane", 12)
         fast = self.goodput(lab, *options)
-        lab.link("p0s0:p0l1", "rate=2mbit")
+        lab.link("p0s0:p0l1", "rate=4mbit")
         before = lab.packets("p0l0:p0s*")
         slow = self.goodput(lab, *options)
         after = lab.packets("p0l0:p0s*")
@@ -141,7 +143,8 @@ class Windows(Case):
         share = used["p0l0:p0s0"] / sum(used.values())
         print(f"slow spine: {slow / fast:.2f} of the goodput without, {share:.2f} of the packets",
               flush=True)
-        self.assertGreater(slow, fast * (spines - 1) / spines * 0.8)
+        # With every path as slow it would be 0.2.
+        self.assertGreater(slow, fast * 0.4)
         self.assertLess(share, 0.5 / spines)
 
 
