@@ -32,7 +32,7 @@ class BpfLinks {
   /// packet has the same luck in every run (links with the same seed have different luck). Phases
   /// of `flap` follow CLOCK_MONOTONIC, alike for all links: dark when now / flap is odd.
   /// A rate without queue_bytes gets 100 ms of it, from 64 KiB to 4 MiB. Rules of delay, jitter and
-  /// reorder are not for here (needs_of) and refused.
+  /// reorder are not for here (needs_wire) and refused.
   ///
   /// What has one fate is a packet as the kernel has it there: a super-packet (GSO) is one, and at
   /// the interface of the host that sends it, it has not been cut yet, whatever its limit of

@@ -5,6 +5,7 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -42,7 +43,7 @@ std::string reason() { return std::strerror(errno); }
 Expected<int, std::string> packet_socket(const std::string& interface) {
   const unsigned index = if_nametoindex(interface.c_str());
   if (index == 0) return unexpected(fmt::format("interface {}: {}", interface, reason()));
-  const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL));
+  const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);  // of no interface yet
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(ETH_P_ALL);
@@ -74,51 +75,90 @@ timespec stamp_of(msghdr& message) {
 
 }  // namespace
 
-Expected<uint64_t, std::string> capture(const CaptureOptions& options) {
-  const auto fd = packet_socket(options.interface);
-  if (!fd) return unexpected(fd.error());
-  std::FILE* out = options.file == "-" ? stdout : std::fopen(options.file.c_str(), "wb");
-  if (out == nullptr) {
-    const std::string why = reason();
-    close(*fd);
-    return unexpected(fmt::format("{}: {}", options.file, why));
+namespace {
+
+/// One that is gone may have become the end of a wire, with the same name.
+bool follow(const std::string& interface, int& fd) {
+  close(fd);
+  for (fd = -1; fd < 0 && g_stop == 0;) {
+    const auto again = packet_socket(interface);
+    if (again) {
+      fd = *again;
+    } else {
+      ::usleep(10'000);
+    }
   }
-  // Without SA_RESTART: recvmsg() returns, and what is buffered gets into the file.
+  return fd >= 0;
+}
+
+uint64_t missed_by(int fd) {
+  tpacket_stats stats{};
+  socklen_t size = sizeof stats;
+  return getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0 ? stats.tp_drops : 0;
+}
+
+bool write_packet(std::FILE* out, uint32_t snap, const timespec& t, const char* bytes,
+                  uint32_t length, size_t held) {
+  const uint32_t kept = std::min({length, snap, static_cast<uint32_t>(held)});
+  const PacketHeader h{static_cast<uint32_t>(t.tv_sec), static_cast<uint32_t>(t.tv_nsec), kept,
+                       length};
+  // A reader at the other end of a pipe wants to see it now.
+  return std::fwrite(&h, sizeof h, 1, out) == 1 && std::fwrite(bytes, kept, 1, out) == 1 &&
+         std::fflush(out) == 0;
+}
+
+}  // namespace
+
+Expected<Captured, std::string> capture(const CaptureOptions& options) {
+  const auto opened = packet_socket(options.interface);
+  if (!opened) return unexpected(opened.error());
+  int fd = *opened;
+  // Signals come while it waits and at no other time: none is between the look and the wait.
+  sigset_t ours, before;
+  sigemptyset(&ours);
   struct sigaction action {};
   action.sa_handler = stop;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int s : {SIGINT, SIGTERM}) {
+    sigaddset(&ours, s);
+    sigaction(s, &action, nullptr);
+  }
+  sigprocmask(SIG_BLOCK, &ours, &before);
   FileHeader header;
   header.snap = options.snap == 0 ? 262'144 : options.snap;
-  bool good = std::fwrite(&header, sizeof header, 1, out) == 1 && std::fflush(out) == 0;
+  bool good =
+      std::fwrite(&header, sizeof header, 1, options.out) == 1 && std::fflush(options.out) == 0;
   std::vector<char> packet(size_t{256} * 1024);
   alignas(cmsghdr) char control[256];
-  uint64_t count = 0;
-  while (good && g_stop == 0 && (options.packets == 0 || count < options.packets)) {
+  Captured got;
+  while (good && g_stop == 0 && (options.packets == 0 || got.packets < options.packets)) {
+    pollfd wait{fd, POLLIN, 0};
+    if (ppoll(&wait, 1, nullptr, &before) < 0) continue;
     iovec part{packet.data(), packet.size()};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const ssize_t n = recvmsg(*fd, &message, MSG_TRUNC);
-    if (n < 0 && (errno == EINTR || errno == ENETDOWN)) continue;  // it may come up again
-    if (n < 0) break;
-    const timespec t = stamp_of(message);
-    const auto length = static_cast<uint32_t>(n);
-    const uint32_t kept = std::min({length, header.snap, static_cast<uint32_t>(packet.size())});
-    const PacketHeader h{static_cast<uint32_t>(t.tv_sec), static_cast<uint32_t>(t.tv_nsec), kept,
-                         length};
-    // A reader at the other end of a pipe wants to see it now.
-    good = std::fwrite(&h, sizeof h, 1, out) == 1 &&
-           std::fwrite(packet.data(), kept, 1, out) == 1 && std::fflush(out) == 0;
-    ++count;
+    const ssize_t n = recvmsg(fd, &message, MSG_TRUNC | MSG_DONTWAIT);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0) {
+      sigprocmask(SIG_SETMASK, &before, nullptr);
+      const bool there = follow(options.interface, fd);
+      sigprocmask(SIG_BLOCK, &ours, nullptr);
+      if (!there) break;
+      continue;
+    }
+    good = write_packet(options.out, header.snap, stamp_of(message), packet.data(),
+                        static_cast<uint32_t>(n), packet.size());
+    ++got.packets;
   }
   const std::string why = reason();
-  close(*fd);
-  if (out != stdout && std::fclose(out) != 0) good = false;
-  if (!good) return unexpected(fmt::format("{}: {}", options.file, why));
-  return count;
+  if (fd >= 0) {
+    got.missed = missed_by(fd);
+    close(fd);
+  }
+  if (!good) return unexpected(fmt::format("cannot write: {}", why));
+  return got;
 }
 
 }  // namespace metaroce::lab

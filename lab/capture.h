@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "base/expected.h"
@@ -10,13 +11,19 @@ namespace metaroce::lab {
 
 struct CaptureOptions {
   std::string interface;
-  std::string file;      ///< "-": standard output
+  std::FILE* out = nullptr;
   uint32_t snap = 0;     ///< bytes kept of a packet, 0: all
   uint64_t packets = 0;  ///< then it ends; 0: when it is interrupted
 };
 
-/// In the network namespace of this process, both directions, until SIGINT or SIGTERM. Returns the
-/// number of packets; the error names the interface or the file, and the cause.
-Expected<uint64_t, std::string> capture(const CaptureOptions& options);
+struct Captured {
+  uint64_t packets = 0;
+  uint64_t missed = 0;  ///< there was no room for them
+};
+
+/// In the network namespace of this process, both directions, until SIGINT or SIGTERM. An interface
+/// that is replaced by another of its name is followed. The error names the interface or says why
+/// nothing can be written.
+Expected<Captured, std::string> capture(const CaptureOptions& options);
 
 }  // namespace metaroce::lab

@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -57,6 +58,17 @@ Expected<int, std::string> bound(const std::string& name) {
   return fd;
 }
 
+ucred peer_of(int fd) {
+  ucred peer{};
+  peer.pid = -1;
+  peer.uid = UINT32_MAX;
+  socklen_t size = sizeof peer;
+  (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return peer;
+}
+
+/// Abstract names are free for all: whoever has ours and is another user must not tell us which
+/// process to enter, or to end.
 Expected<int, std::string> connected(const std::string& name) {
   sockaddr_un address;
   const socklen_t length = fill(address, name);
@@ -67,16 +79,11 @@ Expected<int, std::string> connected(const std::string& name) {
     errno = why;
     return unexpected(reason());
   }
-  return fd;
-}
-
-ucred peer_of(int fd) {
-  ucred peer{};
-  peer.pid = -1;
-  peer.uid = UINT32_MAX;
-  socklen_t size = sizeof peer;
-  (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-  return peer;
+  const ucred peer = peer_of(fd);
+  if (name[0] != '@' || peer.uid == geteuid()) return fd;
+  close(fd);
+  errno = EPERM;
+  return unexpected(fmt::format("user {} has taken this name", peer.uid));
 }
 
 void set_patience(int fd, int seconds) {
@@ -137,7 +144,10 @@ json answer(Lab& lab, const json& request) {
 /// False: the lab is to end.
 bool serve_one(Lab& lab, int listener) {
   const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-  if (fd < 0) return true;
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE) ::usleep(10'000);  // not in circles
+    return true;
+  }
   set_patience(fd, kPatienceSeconds);
   bool go_on = true;
   // In a user namespace its owner is 0, as we are; the true root has no number there.
@@ -161,10 +171,9 @@ bool serve_one(Lab& lab, int listener) {
   return go_on;
 }
 
-/// Those that lost their parent are ours to bury.
-void bury() {
-  while (waitpid(-1, nullptr, WNOHANG) > 0) {
-  }
+/// Those that lost their parent are ours to bury, and wires are missed.
+void bury(Lab& lab) {
+  for (pid_t pid; (pid = waitpid(-1, nullptr, WNOHANG)) > 0;) lab.on_child_end(pid);
 }
 
 }  // namespace
@@ -186,7 +195,7 @@ Expected<int, std::string> claim_name(const std::string& name) {
 }
 
 int serve_lab(Lab& lab, int outside, int lifeline,
-              const std::function<void(const std::string& error)>& ready) {
+              const std::function<bool(const std::string& error)>& ready) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int s : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&signals, s);
@@ -199,7 +208,7 @@ int serve_lab(Lab& lab, int outside, int lifeline,
     ready(fmt::format("no socket for commands: {}", reason()));
     return 1;
   }
-  ready("");
+  if (!ready("")) return 1;  // who wanted it has gone
   std::array<pollfd, 4> waits{
       {{signal_fd, POLLIN, 0}, {*inside, POLLIN, 0}, {outside, POLLIN, 0}, {lifeline, POLLIN, 0}}};
   for (;;) {
@@ -209,13 +218,28 @@ int serve_lab(Lab& lab, int outside, int lifeline,
       signalfd_siginfo info{};
       (void)!read(signal_fd, &info, sizeof info);
       if (info.ssi_signo != SIGCHLD) return 0;
-      bury();
+      bury(lab);
     }
     for (const size_t i : {size_t{1}, size_t{2}}) {
       if ((waits[i].revents & POLLIN) != 0 && !serve_one(lab, waits[i].fd)) return 0;
     }
   }
 }
+
+namespace {
+
+bool is_bound(const std::string& name) {
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    if (line.size() > name.size() &&
+        line.compare(line.size() - name.size(), line.npos, name) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 std::vector<LabAddress> list_labs() {
   std::vector<LabAddress> out;
@@ -241,13 +265,19 @@ std::vector<LabAddress> list_labs() {
 }
 
 Expected<LabAddress, std::string> find_lab(const std::string& name) {
-  if (name.empty() && access(kInside, F_OK) == 0) return LabAddress{};
+  const char* own = std::getenv("METAROCE_LAB");
+  const bool inside = access(kInside, F_OK) == 0;
+  if (inside && (name.empty() || (own != nullptr && name == own))) return LabAddress{};
   if (!name.empty()) {
     const auto fd = connected(abstract_name(geteuid(), name));
     if (fd) {
       const LabAddress lab{name, peer_of(*fd).pid};
       close(*fd);
       return lab;
+    }
+    if (errno == EPERM) return unexpected(fmt::format("lab '{}': {}", name, fd.error()));
+    if (is_bound(abstract_name(geteuid(), name))) {
+      return unexpected(fmt::format("lab '{}' does not listen: it is being built, or ends", name));
     }
   }
   const auto labs = list_labs();

@@ -1,4 +1,5 @@
-// How commands reach a lab: a socket that only its owner and root may use, which goes with the
+// How commands reach a lab: a socket that only its owner may use (whoever asks and who answers are
+// of the same user, or the one does not listen and the other does not believe), which goes with the
 // process that holds the lab and leaves no file outside.
 #pragma once
 
@@ -15,9 +16,9 @@ namespace metaroce::lab {
 /// The first process of a lab: answers requests until it is told to end, gets SIGTERM or SIGINT, or
 /// `lifeline` (if not -1) says that whoever it works for has gone. Returns the exit code.
 /// `outside`: of claim_name() or -1; inside there is a second socket. `ready` is called once, when
-/// requests may come or with what is wrong.
+/// requests may come or with what is wrong; false: nobody waits for it any more, and it ends.
 int serve_lab(Lab& lab, int outside, int lifeline,
-              const std::function<void(const std::string& error)>& ready);
+              const std::function<bool(const std::string& error)>& ready);
 
 /// Takes the name for this user in this network namespace; a socket for serve_lab(), closed when
 /// its process ends. The error says who has it.

@@ -24,7 +24,7 @@ namespace {
 constexpr uint8_t kHost4 = 24, kHost6 = 64;
 constexpr uint32_t kLoopback = 1;
 constexpr unsigned kBetweenLooks = 1000;  // us
-constexpr uint32_t kMostLooks = 20'000;
+constexpr uint32_t kMostLooks = 5000;
 
 /// In the namespace this thread is in.
 Expected<bool, std::string> set_sysctl(const std::string& key, const std::string& value) {
@@ -41,7 +41,7 @@ Expected<bool, std::string> set_sysctl(const std::string& key, const std::string
 /// How a switch forwards. Policy 1 would be a trap: it takes the hash that a connected socket
 /// stamped on its packets, so the socket and not the port would decide the path. Policy 3 over the
 /// five fields is a hash of what stands in the packet.
-Expected<bool, std::string> set_forwarding(const Topology& t, const Node& node) {
+Expected<bool, std::string> set_forwarding(const Topology& t) {
   const std::string down = t.linkdown ? "1" : "0";
   std::vector<std::pair<std::string, std::string>> all;
   if (t.ipv4) {
@@ -50,9 +50,6 @@ Expected<bool, std::string> set_forwarding(const Topology& t, const Node& node) 
                            {"ipv4/fib_multipath_hash_fields", "55"},
                            {"ipv4/conf/all/ignore_routes_with_linkdown", down},
                            {"ipv4/conf/default/ignore_routes_with_linkdown", down}});
-    // Each its own, or leaves of one seed send the same flows to the same spine.
-    const uint32_t seed = t.seed * 1000 + node.plane * 100 + node.index + 1;
-    all.emplace_back("ipv4/fib_multipath_hash_seed", std::to_string(seed));
   }
   if (t.ipv6) {
     all.insert(all.end(), {{"ipv6/conf/all/forwarding", "1"},
@@ -66,6 +63,12 @@ Expected<bool, std::string> set_forwarding(const Topology& t, const Node& node) 
     if (!set) return set;
   }
   return true;
+}
+
+/// Of both families. Each leaf its own, or those of one seed send the same flows to the same spine.
+Expected<bool, std::string> set_seed(const Topology& t, const Node& node) {
+  const uint32_t seed = t.seed * 1000 + node.plane * 100 + node.index + 1;
+  return set_sysctl("ipv4/fib_multipath_hash_seed", std::to_string(seed));
 }
 
 /// Does `work` with this thread's network namespace as it wants, then returns to the one before.
@@ -120,8 +123,12 @@ Expected<bool, std::string> Fabric::add_namespaces() {
       if (!set) return set;
     }
     if (node.kind == NodeKind::kHost) continue;
-    const auto set = set_forwarding(plan_.topology, node);
+    const auto set = set_forwarding(plan_.topology);
     if (!set) return set;
+    // Since Linux 6.11. Without it flows are spread as well, but differently in each lab.
+    if (!set_seed(plan_.topology, node) && notes_.empty()) {
+      notes_.emplace_back("this kernel has no seed for ECMP: paths do not follow `seed`");
+    }
   }
   return true;
 }
@@ -196,6 +203,7 @@ Expected<bool, std::string> Fabric::add_addresses(uint32_t node) {
   const auto link = netlink(node);
   if (!link) return unexpected(link.error());
   for (const uint32_t i : ends_of_[node]) {
+    if (down_[i]) continue;  // a local route over it is refused
     const Cable& c = plan_.cables[i];
     const End& mine = c.a.node == node ? c.a : c.b;
     const End& other = c.a.node == node ? c.b : c.a;
@@ -284,31 +292,42 @@ Expected<bool, std::string> Fabric::build(const Plan& plan) {
     ends_of_[plan_.cables[i].a.node].push_back(i);
     ends_of_[plan_.cables[i].b.node].push_back(i);
   }
+  if (plan.topology.ipv6 && access("/proc/sys/net/ipv6", F_OK) != 0) {
+    return unexpected(
+        std::string("this kernel has no IPv6; a topology with ipv6 = false does without"));
+  }
   auto done = and_back([this] { return add_namespaces(); });
   if (done) done = add_cables();
   for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = set_offload(n);
   for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = add_addresses(n);
+  for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = add_routes(n);
   std::set<uint32_t> all;
-  for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) {
-    done = add_routes(n);
-    all.insert(n);
-  }
+  for (uint32_t i = 0; i < plan_.cables.size(); ++i) all.insert(all.end(), i);
   return done ? wait_until_running(all) : done;
 }
 
 Expected<bool, std::string> Fabric::set_up(const std::set<uint32_t>& cables, bool up) {
+  Expected<bool, std::string> first = true;
+  std::set<uint32_t> done;
   for (const uint32_t cable : cables) {
     const Cable& c = plan_.cables[cable];
-    down_[cable] = !up;
+    Expected<bool, std::string> set = true;
     for (const bool a : {true, false}) {
       const auto link = netlink(a ? c.a.node : c.b.node);
       if (!link) return unexpected(link.error());
       (*link)->set_up(interface_of(cable, a), up);
-      const auto done = (*link)->flush();
-      if (!done) return unexpected(fmt::format("{}: {}", c.name, done.error()));
+      const auto now = (*link)->flush();
+      if (set && !now) set = unexpected(fmt::format("{}: {}", c.name, now.error()));
+    }
+    if (set) {
+      down_[cable] = !up;
+      done.insert(cable);
+    } else if (first) {
+      first = set;  // the others are not made to wait for it
     }
   }
-  return up ? restore(cables) : true;
+  const auto restored = up ? restore(done) : true;
+  return first ? restored : first;
 }
 
 /// Addresses first, of all: a route needs its gateway.
@@ -323,32 +342,38 @@ Expected<bool, std::string> Fabric::restore(const std::set<uint32_t>& cables) {
       if (!done) return unexpected(fmt::format("{}: {}", plan_.nodes[node].name, done.error()));
     }
   }
-  return wait_until_running(nodes);
+  return wait_until_running(cables);
 }
 
 /// An interface whose other end came up later drops what it is given until a work queue of the
-/// kernel has seen to it.
-Expected<bool, std::string> Fabric::wait_until_running(const std::set<uint32_t>& nodes) {
-  for (const uint32_t node : nodes) {
-    const auto link = netlink(node);
-    if (!link) return unexpected(link.error());
-    for (uint32_t tries = 0;; ++tries) {
+/// kernel has seen to it. One that somebody has set down meanwhile is not waited for.
+Expected<bool, std::string> Fabric::wait_until_running(const std::set<uint32_t>& cables) {
+  std::set<uint32_t> nodes;
+  for (const uint32_t cable : cables) {
+    nodes.insert({plan_.cables[cable].a.node, plan_.cables[cable].b.node});
+  }
+  for (uint32_t tries = 0;; ++tries) {
+    std::set<uint32_t> up, running;  // by index, which is of one end of one cable
+    for (const uint32_t node : nodes) {
+      const auto link = netlink(node);
+      if (!link) return unexpected(link.error());
       const auto all = (*link)->interfaces();
       if (!all) return unexpected(all.error());
-      const auto late = std::find_if(all->begin(), all->end(), [&](const Netlink::Interface& i) {
-        // Cables that failed, or whose other end does, are not waited for.
-        const uint32_t cable = (i.index - kFirstInterface) / 2;
-        return i.index >= kFirstInterface && i.up && !down_[cable] && !i.running;
-      });
-      if (late == all->end()) break;
-      if (tries == kMostLooks) {
-        return unexpected(
-            fmt::format("{}: {} does not come up", plan_.nodes[node].name, late->name));
+      for (const Netlink::Interface& i : *all) {
+        if (i.up) up.insert(i.index);
+        if (i.running) running.insert(i.index);
       }
-      ::usleep(kBetweenLooks);
     }
+    const auto late = std::find_if(cables.begin(), cables.end(), [&](uint32_t cable) {
+      const uint32_t a = interface_of(cable, true), b = interface_of(cable, false);
+      return up.contains(a) && up.contains(b) && !(running.contains(a) && running.contains(b));
+    });
+    if (late == cables.end()) return true;
+    if (tries == kMostLooks) {
+      return unexpected(fmt::format("{} does not come up", plan_.cables[*late].name));
+    }
+    ::usleep(kBetweenLooks);
   }
-  return true;
 }
 
 std::string Fabric::wire_name(uint32_t cable, bool a) {
@@ -370,14 +395,29 @@ Expected<bool, std::string> Fabric::add_wire_namespace() {
   });
 }
 
+/// Whatever of them is there: both when a cut broke off, none when somebody else removed it.
+Expected<bool, std::string> Fabric::remove_ends(uint32_t cable) {
+  const Cable& c = plan_.cables[cable];
+  for (const bool a : {true, false}) {
+    const auto link = netlink(a ? c.a.node : c.b.node);
+    if (!link) return unexpected(link.error());
+    const auto all = (*link)->interfaces();
+    if (!all) return unexpected(all.error());
+    const uint32_t index = interface_of(cable, a);
+    if (std::none_of(all->begin(), all->end(), [&](const auto& i) { return i.index == index; })) {
+      continue;
+    }
+    (*link)->remove(index);  // and with it the other end
+    const auto done = (*link)->flush();
+    if (!done) return done;
+  }
+  return true;
+}
+
 Expected<bool, std::string> Fabric::cut(uint32_t cable) {
   auto done = add_wire_namespace();
-  if (!done) return done;
+  if (done) done = remove_ends(cable);
   const Cable& c = plan_.cables[cable];
-  const auto first = netlink(c.a.node);
-  if (!first) return unexpected(first.error());
-  (*first)->remove(interface_of(cable, true));  // and with it the other end
-  done = (*first)->flush();
   for (const bool a : {true, false}) {
     if (!done) return done;
     const End& end = a ? c.a : c.b;
@@ -394,7 +434,7 @@ Expected<bool, std::string> Fabric::cut(uint32_t cable) {
   for (const uint32_t node : {c.a.node, c.b.node}) {
     if (done) done = set_offload(node);
   }
-  return done ? set_up({cable}, true) : done;
+  return done && !down_[cable] ? set_up({cable}, true) : done;
 }
 
 }  // namespace metaroce::lab

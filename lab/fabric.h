@@ -32,6 +32,8 @@ class Fabric {
   Expected<bool, std::string> build(const Plan& plan);
 
   const Plan& plan() const { return plan_; }
+  /// What this kernel does not have and the fabric does without.
+  const std::vector<std::string>& notes() const { return notes_; }
   int netns(uint32_t node) const { return netns_[node]; }
   /// Of the wires; -1 while there is none.
   int wire_netns() const { return wire_netns_; }
@@ -41,8 +43,10 @@ class Fabric {
   /// Takes cables out, or back in with all that goes with them: an interface that was down has lost
   /// its routes, and its IPv6 addresses.
   Expected<bool, std::string> set_up(const std::set<uint32_t>& cables, bool up);
+  bool is_down(uint32_t cable) const { return down_[cable]; }
   /// Cuts the cable: each end now leads into the wire's namespace, where a process has to carry the
-  /// packets between wire_name(cable, true) and wire_name(cable, false).
+  /// packets between wire_name(cable, true) and wire_name(cable, false). Of a cable that is down
+  /// the ends stay down. After an error it can be tried again.
   Expected<bool, std::string> cut(uint32_t cable);
   static std::string wire_name(uint32_t cable, bool a);
 
@@ -55,7 +59,8 @@ class Fabric {
   Expected<bool, std::string> add_addresses(uint32_t node);
   Expected<bool, std::string> add_routes(uint32_t node);
   Expected<bool, std::string> restore(const std::set<uint32_t>& cables);
-  Expected<bool, std::string> wait_until_running(const std::set<uint32_t>& nodes);
+  Expected<bool, std::string> wait_until_running(const std::set<uint32_t>& cables);
+  Expected<bool, std::string> remove_ends(uint32_t cable);
   void add_host_routes(Netlink& link, uint32_t host);
   Netlink::VethEnd veth_end(const End& end, bool a, uint32_t cable) const;
 
@@ -64,7 +69,8 @@ class Fabric {
   std::vector<Netlink> netlinks_;
   std::vector<int> netlink_of_;                 ///< index into netlinks_, -1: none yet
   std::vector<std::vector<uint32_t>> ends_of_;  ///< cables of a node
-  std::vector<bool> down_;                      ///< cables
+  std::vector<std::string> notes_;
+  std::vector<bool> down_;  ///< cables
   int wire_netns_ = -1;
   std::vector<Netlink> wire_netlink_;  ///< one, once there is a wire
 };

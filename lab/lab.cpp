@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
 
 namespace metaroce::lab {
@@ -13,11 +15,6 @@ using nlohmann::json;
 
 /// The smallest burst that keeps the rate exact: a token bucket must hold the largest packet.
 uint32_t burst_for(uint32_t mtu) { return std::max(12'000u, mtu + 1000); }
-
-bool is(const LinkRules& rules, const char* kind) {
-  const auto needs = needs_of(rules);
-  return std::find(needs.begin(), needs.end(), kind) != needs.end();
-}
 
 json counts_json(const LinkCounts& c) {
   return {{"seen", c.seen},       {"passed", c.passed},       {"dark", c.dark},
@@ -46,7 +43,10 @@ Expected<std::unique_ptr<Lab>, std::string> Lab::build(const Topology& topology)
     const auto links = select_links(lab->plan(), line.between);
     if (!links) return unexpected(links.error());
     for (const Direction& d : *links) {
-      lab->links_[link_of(d)].rules = line.rules;
+      LinkRules& rules = lab->links_[link_of(d)].rules;
+      const auto parsed = parse_rules(line.words, rules);
+      if (!parsed) return unexpected(fmt::format("{}: {}", line.between, parsed.error()));
+      rules = *parsed;
       changed.insert(d.cable);
     }
   }
@@ -72,7 +72,7 @@ Expected<bool, std::string> Lab::apply(uint32_t cable) {
   CableState& state = cables_[cable];
   const bool any = rules[0] != LinkRules{} || rules[1] != LinkRules{};
   if (state.wire == nullptr &&
-      (is(rules[0], "wire") || is(rules[1], "wire") || (any && bpf_ == nullptr))) {
+      (state.cut || needs_wire(rules[0]) || needs_wire(rules[1]) || (any && bpf_ == nullptr))) {
     const auto made = make_wire(cable);
     if (!made) return made;
   }
@@ -121,17 +121,25 @@ Expected<bool, std::string> Lab::apply_in_kernel(uint32_t link) {
 
 Expected<bool, std::string> Lab::make_wire(uint32_t cable) {
   const Cable& c = plan().cables[cable];
+  // What hung on the old interfaces goes with them, whether or not the rest works.
+  cables_[cable].cut = true;
+  for (const uint32_t link : {2 * cable, 2 * cable + 1}) {
+    links_[link].attached = links_[link].queued = false;
+    links_[link].applied = LinkRules{};
+  }
   const auto cut = fabric_.cut(cable);
   if (!cut) return unexpected(fmt::format("{}: {}", c.name, cut.error()));
   auto wire = Wire::start(fabric_.wire_netns(), Fabric::wire_name(cable, true),
                           Fabric::wire_name(cable, false), plan().topology.mtu, seed_of(2 * cable));
   if (!wire) return unexpected(fmt::format("{}: {}", c.name, wire.error()));
   cables_[cable].wire = std::move(*wire);
-  for (const uint32_t link : {2 * cable, 2 * cable + 1}) {
-    links_[link].attached = links_[link].queued = false;
+  return true;
+}
+
+void Lab::on_child_end(int pid) {
+  for (CableState& cable : cables_) {
+    if (cable.wire != nullptr && cable.wire->pid() == pid) cable.wire.reset();
   }
-  if (!cables_[cable].down) return true;
-  return fabric_.set_up({cable}, false);
 }
 
 Expected<std::string, std::string> Lab::set_rules(const std::string& target,
@@ -145,19 +153,31 @@ Expected<std::string, std::string> Lab::set_rules(const std::string& target,
     if (!parsed) return unexpected(parsed.error());
     rules.push_back(*parsed);
   }
-  std::set<uint32_t> changed;
-  for (size_t i = 0; i < links->size(); ++i) {
-    links_[link_of((*links)[i])].rules = rules[i];
-    changed.insert((*links)[i].cable);
+  return apply_all(*links, rules);
+}
+
+/// A cable whose rules cannot be applied keeps its old ones; the others get theirs.
+Expected<std::string, std::string> Lab::apply_all(const std::vector<Direction>& links,
+                                                  const std::vector<LinkRules>& rules) {
+  std::map<uint32_t, std::array<LinkRules, 2>> before;
+  for (size_t i = 0; i < links.size(); ++i) {
+    const uint32_t cable = links[i].cable;
+    before.try_emplace(cable, std::array{links_[2 * cable].rules, links_[2 * cable + 1].rules});
+    links_[link_of(links[i])].rules = rules[i];
   }
-  uint32_t wires = 0;
-  for (const uint32_t cable : changed) {
+  std::string error;
+  size_t wires = 0;
+  for (const auto& [cable, old] : before) {
     const auto done = apply(cable);
-    if (!done) return unexpected(done.error());
     wires += cables_[cable].wire != nullptr;
+    if (done) continue;
+    links_[2 * cable].rules = old[0];
+    links_[2 * cable + 1].rules = old[1];
+    if (error.empty()) error = done.error();
   }
-  return fmt::format("{} direction{} of {} link{}: {}{}", links->size(),
-                     links->size() == 1 ? "" : "s", changed.size(), changed.size() == 1 ? "" : "s",
+  if (!error.empty()) return unexpected(error);
+  return fmt::format("{} direction{} of {} link{}: {}{}", links.size(),
+                     links.size() == 1 ? "" : "s", before.size(), before.size() == 1 ? "" : "s",
                      print_rules(rules.front()),
                      wires == 0 ? "" : fmt::format(" ({} carried by a wire)", wires));
 }
@@ -174,48 +194,59 @@ Expected<uint32_t, std::string> Lab::fail(const std::string& target, Failure how
   const auto links = select_links(plan(), target);
   if (!links) return unexpected(links.error());
   const bool named = target.find(':') != std::string::npos;
-  std::set<uint32_t> changed;
-  uint32_t count = 0;
+  std::set<uint32_t> dark, cables;
   for (const Direction& d : *links) {
     if (how == Failure::kOneWay && !named && !away_from_first_leaf(d)) continue;
-    changed.insert(d.cable);
-    if (how == Failure::kDown) continue;
-    links_[link_of(d)].failed = true;
-    if (named && how == Failure::kSilent) links_[link_of(d) ^ 1].failed = true;
-    ++count;
+    cables.insert(d.cable);
+    dark.insert(link_of(d));
+    if (how == Failure::kSilent) dark.insert(link_of(d) ^ 1);
   }
   if (how == Failure::kDown) {
-    for (const uint32_t cable : changed) cables_[cable].down = true;
-    const auto done = fabric_.set_up(changed, false);
+    const auto done = fabric_.set_up(cables, false);
     if (!done) return unexpected(done.error());
-    return static_cast<uint32_t>(changed.size());
+    return static_cast<uint32_t>(cables.size());
   }
-  for (const uint32_t cable : changed) {
+  std::string error;
+  for (const uint32_t link : dark) links_[link].failed = true;
+  for (const uint32_t cable : cables) {
     const auto done = apply(cable);
-    if (!done) return unexpected(done.error());
+    if (!done && error.empty()) error = done.error();
   }
-  return count;
+  if (!error.empty()) return unexpected(error);
+  return static_cast<uint32_t>(dark.size());
 }
 
 Expected<uint32_t, std::string> Lab::heal(const std::string& target) {
   const auto links = select_links(plan(), target);
   if (!links) return unexpected(links.error());
-  std::set<uint32_t> healed, down;
+  std::set<uint32_t> troubled, down;
   for (const Direction& d : *links) {
-    const uint32_t cable = d.cable;
-    if (cables_[cable].down) down.insert(cable);
-    if (links_[2 * cable].failed || links_[2 * cable + 1].failed || cables_[cable].down) {
-      healed.insert(cable);
+    for (const uint32_t link : {2 * d.cable, 2 * d.cable + 1}) {
+      if (!trouble_of(link).empty()) troubled.insert(d.cable);
     }
+    if (fabric_.is_down(d.cable)) down.insert(d.cable);
   }
-  for (const uint32_t cable : healed) {
-    links_[2 * cable].failed = links_[2 * cable + 1].failed = cables_[cable].down = false;
+  std::string error;
+  for (const uint32_t cable : troubled) {
+    const bool before[2] = {links_[2 * cable].failed, links_[2 * cable + 1].failed};
+    links_[2 * cable].failed = links_[2 * cable + 1].failed = false;
     const auto done = apply(cable);
-    if (!done) return unexpected(done.error());
+    if (done) continue;
+    links_[2 * cable].failed = before[0];
+    links_[2 * cable + 1].failed = before[1];
+    if (error.empty()) error = done.error();
   }
   const auto done = fabric_.set_up(down, true);
-  if (!done) return unexpected(done.error());
-  return static_cast<uint32_t>(healed.size());
+  if (!done && error.empty()) error = done.error();
+  if (!error.empty()) return unexpected(error);
+  return static_cast<uint32_t>(troubled.size());
+}
+
+std::string Lab::trouble_of(uint32_t link) const {
+  const CableState& cable = cables_[link / 2];
+  if (fabric_.is_down(link / 2)) return "down";
+  if (cable.cut && cable.wire == nullptr) return "cut";
+  return links_[link].failed ? "dark" : "";
 }
 
 std::string Lab::carrier_of(uint32_t link) const {
@@ -258,12 +289,9 @@ Expected<json, std::string> Lab::counters(const std::string& target) {
                 {"sent_bytes", sender->counters.tx_bytes},
                 {"received_packets", receiver->counters.rx_packets},
                 {"received_bytes", receiver->counters.rx_bytes},
-                {"queue_dropped", sender->counters.tx_dropped},
                 {"carried_by", carrier_of(link)},
                 {"rules", print_rules(links_[link].rules)},
-                {"failed", cables_[d.cable].down ? "down"
-                           : links_[link].failed ? "dark"
-                                                 : ""}};
+                {"failed", trouble_of(link)}};
     if (cables_[d.cable].wire != nullptr) {
       row["fates"] = counts_json(cables_[d.cable].wire->counts(d.from_a));
     } else if (links_[link].attached) {
@@ -288,9 +316,10 @@ json Lab::info() const {
   }
   const auto wires = std::count_if(cables_.begin(), cables_.end(),
                                    [](const CableState& c) { return c.wire != nullptr; });
-  return {{"name", t.name},     {"planes", t.planes}, {"leaves", t.leaves},
-          {"spines", t.spines}, {"hosts", hosts},     {"bpf", no_bpf_.empty()},
-          {"no_bpf", no_bpf_},  {"wires", wires},     {"links", links_.size()}};
+  return {{"name", t.name},        {"planes", t.planes},       {"leaves", t.leaves},
+          {"spines", t.spines},    {"hosts", hosts},           {"bpf", no_bpf_.empty()},
+          {"no_bpf", no_bpf_},     {"notes", fabric_.notes()}, {"wires", wires},
+          {"links", links_.size()}};
 }
 
 }  // namespace metaroce::lab

@@ -35,6 +35,10 @@ class Lab {
   /// Undoes fail(), whatever it was; rules stay.
   Expected<uint32_t, std::string> heal(const std::string& target);
 
+  /// A child of this process has ended: was it a wire? Its link is cut then until heal() or the
+  /// next rule makes another.
+  void on_child_end(int pid);
+
   /// Every direction of every link of `target` ("": all): packets, rules, fates.
   Expected<nlohmann::json, std::string> counters(const std::string& target);
   nlohmann::json info() const;
@@ -51,14 +55,17 @@ class Lab {
     LinkRules applied;
   };
   struct CableState {
-    bool down = false;
-    std::unique_ptr<Wire> wire;
+    bool cut = false;            ///< for a wire
+    std::unique_ptr<Wire> wire;  ///< none although it is cut: that failed, or the wire died
   };
   static uint32_t link_of(const Direction& d) { return 2 * d.cable + (d.from_a ? 0 : 1); }
   LinkRules effective(uint32_t link) const;
   Expected<bool, std::string> apply(uint32_t cable);
   Expected<bool, std::string> apply_in_kernel(uint32_t link);
   Expected<bool, std::string> make_wire(uint32_t cable);
+  Expected<std::string, std::string> apply_all(const std::vector<Direction>& links,
+                                               const std::vector<LinkRules>& rules);
+  std::string trouble_of(uint32_t link) const;
   bool away_from_first_leaf(const Direction& d) const;
   std::string carrier_of(uint32_t link) const;
   uint64_t seed_of(uint32_t link) const;

@@ -16,7 +16,7 @@ struct Unit {
   double factor;
 };
 
-constexpr Unit kShares[] = {{"%", 1e4}, {"ppm", 1}, {"", 1e6}};
+constexpr Unit kShares[] = {{"%", 1e4}, {"ppm", 1}};
 constexpr Unit kTimes[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
 constexpr Unit kRates[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"bit", 1}};
 constexpr Unit kSizes[] = {{"k", 1e3}, {"m", 1e6}, {"", 1}};
@@ -36,6 +36,7 @@ Expected<double, std::string> measure(std::string_view text, const Unit (&units)
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view rest(read.ptr, static_cast<size_t>(text.data() + text.size() - read.ptr));
+  if (read.ec == std::errc{} && value == 0 && rest.empty()) return 0;  // whatever its unit
   const auto unit = std::find_if(std::begin(units), std::end(units),
                                  [&](const Unit& u) { return u.name == rest; });
   if (read.ec != std::errc{} || unit == std::end(units)) {
@@ -66,7 +67,8 @@ Expected<bool, std::string> put_flag(bool& field, std::string_view text) {
   return true;
 }
 
-constexpr double kAll = 1e6;  // ppm
+constexpr double kAll = 1e6;        // ppm
+constexpr double kMostQueue = 1e9;  // bytes; the token bucket behind has twice as many
 constexpr std::string_view kKeys =
     "loss, ge, corrupt, dup, reorder, delay, jitter, rate, queue, mark, dark, bleach, trim, flap";
 
@@ -89,7 +91,7 @@ Expected<bool, std::string> set_rule(LinkRules& r, std::string_view key, std::st
   if (key == "delay") return put(r.delay_us, value, kTimes, 1e7);
   if (key == "jitter") return put(r.jitter_us, value, kTimes, 1e7);
   if (key == "rate") return put(r.rate_bps, value, kRates, 1e12);
-  if (key == "queue") return put(r.queue_bytes, value, kSizes);
+  if (key == "queue") return put(r.queue_bytes, value, kSizes, kMostQueue);
   if (key == "mark") return put(r.mark_bytes, value, kSizes);
   if (key == "flap") {
     const auto done = put(r.flap_ms, value, kTimes, 1e7);
@@ -113,13 +115,16 @@ Expected<bool, std::string> set_rule(LinkRules& r, std::string_view key, std::st
 }
 
 Expected<LinkRules, std::string> parse_rules(std::string_view words, LinkRules rules) {
-  if (words == "none") return LinkRules{};
   size_t at = 0;
   while (at < words.size()) {
     const size_t end = std::min(words.find_first_of(", ", at), words.size());
     const std::string_view word = words.substr(at, end - at);
     at = end + 1;
     if (word.empty()) continue;
+    if (word == "none") {  // what follows is all there is
+      rules = LinkRules{};
+      continue;
+    }
     std::string_view key, value;
     if (!split(word, '=', key, value)) {
       return unexpected(fmt::format("'{}' must be KEY=VALUE; keys are {}", word, kKeys));
@@ -127,8 +132,8 @@ Expected<LinkRules, std::string> parse_rules(std::string_view words, LinkRules r
     const auto set = set_rule(rules, key, value);
     if (!set) return unexpected(fmt::format("{}: {}", key, set.error()));
   }
-  if (rules.mark_bytes != 0 && rules.rate_bps == 0) {
-    return unexpected("mark: marks come from a queue; give it a rate, such as rate=100mbit");
+  if ((rules.mark_bytes != 0 || rules.queue_bytes != 0 || rules.trim) && rules.rate_bps == 0) {
+    return unexpected("mark, queue and trim are of a queue; give it a rate, such as rate=100mbit");
   }
   return rules;
 }
@@ -166,18 +171,8 @@ uint32_t queue_of(const LinkRules& r) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(r.rate_bps / 80, 64u << 10, 4u << 20));
 }
 
-std::vector<std::string> needs_of(const LinkRules& r) {
-  std::vector<std::string> out;
-  // Constant delay and late packets are in no queue discipline of this kernel: a process carries
-  // the packets (facts: no netem, and timers of BPF cannot hold packets).
-  if (r.delay_us != 0 || r.jitter_us != 0 || r.reorder_ppm != 0) out.emplace_back("wire");
-  if (r.loss_ppm + r.burst_in_ppm + r.corrupt_ppm + r.duplicate_ppm + r.mark_bytes + r.flap_ms !=
-          0 ||
-      r.dark || r.bleach || r.trim) {
-    out.emplace_back("bpf");
-  }
-  if (r.rate_bps != 0) out.emplace_back("tbf");
-  return out;
+bool needs_wire(const LinkRules& r) {
+  return r.delay_us != 0 || r.jitter_us != 0 || r.reorder_ppm != 0;
 }
 
 }  // namespace metaroce::lab

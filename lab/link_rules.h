@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/expected.h"
 
@@ -61,7 +60,8 @@ std::string print_rules(const LinkRules& rules);
 /// Bytes in the queue of a link with a rate: what the rules say, or 100 ms of the rate within
 /// 64 KiB and 4 MiB, about what a switch with shared memory has for one port.
 uint32_t queue_of(const LinkRules& rules);
-/// What is needed for these rules: "bpf", "tbf", "wire".
-std::vector<std::string> needs_of(const LinkRules& rules);
+/// Constant delay and late packets are in no queue discipline of every kernel, and timers of BPF
+/// cannot hold packets: a process has to carry them (wire.h).
+bool needs_wire(const LinkRules& rules);
 
 }  // namespace metaroce::lab

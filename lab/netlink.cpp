@@ -63,6 +63,11 @@ Expected<Netlink, std::string> Netlink::open(int netns) {
   const bool returned = setns(back, CLONE_NEWNET) == 0;
   close(back);
   MR_ASSERT(returned);
+  if (socket != nullptr) {
+    // Errors come without the whole request, so that those of a batch fit into the socket.
+    const int on = 1;
+    (void)mnl_socket_setsockopt(socket, NETLINK_CAP_ACK, const_cast<int*>(&on), sizeof on);
+  }
   if (socket == nullptr || mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) < 0) {
     if (socket != nullptr) mnl_socket_close(socket);
     return unexpected(fmt::format("cannot speak rtnetlink: {}", why));
@@ -140,15 +145,6 @@ void Netlink::remove(uint32_t interface) {
   end(h);
 }
 
-void Netlink::set_mtu(uint32_t interface, uint32_t mtu) {
-  nlmsghdr* h =
-      header_of(begin(RTM_NEWLINK, 0, fmt::format("interface {}: MTU {}", interface, mtu)));
-  auto* info = static_cast<ifinfomsg*>(mnl_nlmsg_put_extra_header(h, sizeof(ifinfomsg)));
-  info->ifi_index = static_cast<int>(interface);
-  mnl_attr_put_u32(h, IFLA_MTU, mtu);
-  end(h);
-}
-
 void Netlink::add_address(uint32_t interface, const NetAddress& address, uint8_t prefix) {
   nlmsghdr* h = header_of(begin(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE,
                                 fmt::format("address {}/{}", text_of(address), prefix)));
@@ -157,18 +153,6 @@ void Netlink::add_address(uint32_t interface, const NetAddress& address, uint8_t
   a->ifa_prefixlen = prefix;
   a->ifa_index = interface;
   a->ifa_flags = address.family == AF_INET6 ? IFA_F_NODAD : 0;  // usable at once
-  put_address(h, IFA_LOCAL, address);
-  put_address(h, IFA_ADDRESS, address);
-  end(h);
-}
-
-void Netlink::remove_address(uint32_t interface, const NetAddress& address, uint8_t prefix) {
-  nlmsghdr* h =
-      header_of(begin(RTM_DELADDR, 0, fmt::format("address {}/{} away", text_of(address), prefix)));
-  auto* a = static_cast<ifaddrmsg*>(mnl_nlmsg_put_extra_header(h, sizeof(ifaddrmsg)));
-  a->ifa_family = address.family;
-  a->ifa_prefixlen = prefix;
-  a->ifa_index = interface;
   put_address(h, IFA_LOCAL, address);
   put_address(h, IFA_ADDRESS, address);
   end(h);
@@ -311,7 +295,7 @@ Expected<bool, std::string> Netlink::flush() {
     }
     first = last + 1;
   }
-  sequence_ += static_cast<uint32_t>(what_.size());
+  sequence_ += static_cast<uint32_t>(what_.size()) + 1;
   what_.clear();
   batch_.clear();
   if (!error.empty()) return unexpected(error);
@@ -319,6 +303,7 @@ Expected<bool, std::string> Netlink::flush() {
 }
 
 Expected<std::vector<Netlink::Interface>, std::string> Netlink::interfaces() {
+  ++sequence_;  // what is left of a list that was broken off has another number
   std::vector<char> buffer(size_t{64} * 1024);
   nlmsghdr* h = mnl_nlmsg_put_header(buffer.data());
   h->nlmsg_type = RTM_GETLINK;
@@ -358,9 +343,9 @@ Expected<std::vector<Netlink::Interface>, std::string> Netlink::interfaces() {
     more = n < 0 ? -1
                  : mnl_cb_run(buffer.data(), static_cast<size_t>(n), sequence_,
                               mnl_socket_get_portid(raw(socket_)), take, &out);
+    if (more < 0 && errno == EINTR) return interfaces();  // it changed while it was listed
     if (more < 0) return unexpected(fmt::format("interfaces: {}", std::strerror(errno)));
   }
-  ++sequence_;
   return out;
 }
 

@@ -43,9 +43,7 @@ class Netlink {
   void add_veth(const VethEnd& here, const VethEnd& there, int peer_netns, uint32_t mtu);
   void set_up(uint32_t interface, bool up = true);
   void remove(uint32_t interface);
-  void set_mtu(uint32_t interface, uint32_t mtu);
   void add_address(uint32_t interface, const NetAddress& address, uint8_t prefix);
-  void remove_address(uint32_t interface, const NetAddress& address, uint8_t prefix);
   /// What comes for this address is for this host, from now on. The kernel adds this route for
   /// every address; but with IPv6 it does so in a work queue (also without duplicate detection),
   /// which takes seconds on a busy machine, and drops what comes before.

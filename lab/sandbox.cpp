@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -48,8 +49,9 @@ std::string become_root(unsigned uid, unsigned gid) {
 }
 
 std::string furnish(const SandboxOptions& options) {
-  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
-    return fmt::format("cannot make mounts private: {}", reason());
+  // What is mounted outside later is seen, and what is unmounted there is not kept busy.
+  if (mount("none", "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) {
+    return fmt::format("cannot make mounts our own: {}", reason());
   }
   if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
     return fmt::format("cannot mount /proc: {} (a container that masks parts of /proc does this)",
@@ -99,9 +101,21 @@ std::string read_all(int fd) {
 constexpr char kReady = '+', kWrong = '-';
 constexpr int kCannotRun = 126, kNotFound = 127;  // as a shell has them
 
-void tell(int fd, char kind, const std::string& text) {
+bool tell(int fd, char kind, const std::string& text) {
   const std::string all = kind + text;
-  (void)!write(fd, all.data(), all.size());
+  return write(fd, all.data(), all.size()) == static_cast<ssize_t>(all.size());
+}
+
+/// A lock, a pipe or a file of the starter must not stay open as long as the lab.
+void close_all_but(std::array<int, 3> kept) {
+  std::sort(kept.begin(), kept.end());
+  unsigned next = STDERR_FILENO + 1;
+  for (const int fd : kept) {
+    if (fd < static_cast<int>(next)) continue;
+    if (fd > static_cast<int>(next)) (void)close_range(next, static_cast<unsigned>(fd) - 1, 0);
+    next = static_cast<unsigned>(fd) + 1;
+  }
+  (void)close_range(next, ~0u, 0);
 }
 
 }  // namespace
@@ -123,20 +137,21 @@ Expected<Sandbox, std::string> start_sandbox(const SandboxOptions& options,
     return unexpected(why);
   }
   if (pid == 0) {
-    close(life[1]);
-    close(news[0]);
+    close_all_but({life[0], news[1], options.keep});
+    signal(SIGPIPE, SIG_IGN);
     setsid();
     std::string error = options.user ? become_root(uid, gid) : "";
     if (error.empty()) error = furnish(options);
     if (!error.empty()) {
-      tell(news[1], kWrong, error);
+      (void)tell(news[1], kWrong, error);
       _exit(1);
     }
     SandboxInside inside;
     inside.lifeline = life[0];
     inside.ready = [fd = news[1]](const std::string& what) {
-      tell(fd, what.empty() ? kReady : kWrong, what);
+      const bool told = tell(fd, what.empty() ? kReady : kWrong, what);
       close(fd);
+      return told;
     };
     _exit(body(inside));
   }
@@ -228,7 +243,12 @@ int call_inside(int pid, const std::string& node, const std::function<int()>& wo
     std::fprintf(stderr, "metaroce lab: %s\n", error.c_str());
     return kCannotRun;
   }
-  if (has_folder) (void)!chdir(folder.data());  // a new mount namespace begins at its root
+  // A new mount namespace begins at its root. A command that writes somewhere else than it was told
+  // to is worse than none.
+  if (!has_folder || chdir(folder.data()) != 0) {
+    std::fprintf(stderr, "metaroce lab: the folder %s is not there in the lab\n", folder.data());
+    return kCannotRun;
+  }
   // What signals mean only the child decides: those of the terminal it has got itself.
   struct sigaction pass {
   }, before[std::size(kPassedOn)]{};
@@ -239,6 +259,7 @@ int call_inside(int pid, const std::string& node, const std::function<int()>& wo
   for (const int s : kPassedOn) sigaddset(&blocked, s);
   sigprocmask(SIG_BLOCK, &blocked, &unblocked);
   for (size_t i = 0; i < std::size(kPassedOn); ++i) sigaction(kPassedOn[i], &pass, &before[i]);
+  const bool foreground = isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp();
   const pid_t child = fork();  // only children are in the pid namespace
   if (child == 0) {
     for (size_t i = 0; i < std::size(kPassedOn); ++i) sigaction(kPassedOn[i], &before[i], nullptr);
@@ -257,6 +278,12 @@ int call_inside(int pid, const std::string& node, const std::function<int()>& wo
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (foreground) {
+    // A shell has made itself the one the terminal speaks to.
+    signal(SIGTTOU, SIG_IGN);
+    (void)tcsetpgrp(STDIN_FILENO, getpgrp());
+    signal(SIGTTOU, SIG_DFL);
   }
   for (size_t i = 0; i < std::size(kPassedOn); ++i) sigaction(kPassedOn[i], &before[i], nullptr);
   return exit_code(status);

@@ -16,14 +16,15 @@ inline constexpr const char* kPrivateFolder = "/run/metaroce";
 
 struct SandboxOptions {
   std::string name;   ///< host name inside
+  int keep = -1;      ///< a descriptor that stays open inside; others above 2 do not
   bool user = false;  ///< with a user namespace, in which the caller's user is root
 };
 
 /// What the sandboxed process is given.
 struct SandboxInside {
   int lifeline = -1;  ///< readable (end of file) when whoever started it has gone; see below
-  /// Tells the starter that everything is there ("") or what is wrong; once.
-  std::function<void(const std::string& error)> ready;
+  /// Tells the starter that everything is there ("") or what is wrong; once. False: it has gone.
+  std::function<bool(const std::string& error)> ready;
 };
 
 struct Sandbox {

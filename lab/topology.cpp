@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <toml++/toml.h>
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -77,9 +79,10 @@ LinkLine read_link(const toml::node& node) {
   reader.text("rules", rules);
   reader.finish();
   if (line.between.empty()) Reader::fail(node, "between", "is missing: which link?");
-  const auto parsed = parse_rules(rules);
+  // On their own they may lack a rate that an earlier line gives.
+  const auto parsed = parse_rules(rules, LinkRules{.rate_bps = 1});
   if (!parsed) Reader::fail(node, "rules", parsed.error());
-  line.rules = *parsed;
+  line.words = rules;
   return line;
 }
 
@@ -104,6 +107,9 @@ Topology read_table(const toml::table& table) {
     for (const toml::node& link : *links->as_array()) t.links.push_back(read_link(link));
   }
   reader.finish();
+  if (!is_lab_name(t.name)) {
+    Reader::fail(*table.get("name"), "name", fmt::format("must be a name ({})", kLabNames));
+  }
   if (!t.ipv4 && !t.ipv6) throw Problem{1, "ipv4 and ipv6 are both off; one is needed"};
   if (t.leaves > t.hosts) {
     throw Problem{1, fmt::format("{} leaves and {} hosts: a leaf has no host", t.leaves, t.hosts)};
@@ -112,6 +118,13 @@ Topology read_table(const toml::table& table) {
 }
 
 }  // namespace
+
+bool is_lab_name(const std::string& name) {
+  return !name.empty() && name.size() <= 64 &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+         });
+}
 
 Expected<Topology, std::string> parse_topology(const std::string& text, const std::string& file) {
   try {
@@ -134,6 +147,9 @@ Expected<Topology, std::string> read_topology(const std::string& file) {
   if (!in) return unexpected(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
   std::ostringstream text;
   text << in.rdbuf();
+  if (in.bad() || text.fail()) {
+    return unexpected(fmt::format("{}: cannot be read: it is empty, or no file", file));
+  }
   return parse_topology(text.str(), file);
 }
 

@@ -19,7 +19,7 @@ inline constexpr uint32_t kMostSwitches = 16;  ///< leaves or spines of a plane
 /// "p0s1=p0l0" in both; "*" stands for any number of characters.
 struct LinkLine {
   std::string between;
-  LinkRules rules;
+  std::string words;  ///< as parse_rules() takes them; later lines add to earlier ones
 };
 
 struct Topology {
@@ -38,6 +38,9 @@ struct Topology {
   bool checksum_offload = true;  ///< false: hosts compute UDP checksums
   std::vector<LinkLine> links;
 };
+
+inline constexpr const char* kLabNames = "letters, digits, '.', '_' and '-', at most 64";
+bool is_lab_name(const std::string& name);
 
 /// The error names the file, the line, the key and what may stand there.
 Expected<Topology, std::string> parse_topology(const std::string& text, const std::string& file);

@@ -29,6 +29,11 @@ TEST(Topology, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_NE(error_of("[[link]]\nbetween = \"p0s0\"\nrules = \"los=1%\"").find("'los' is no rule"),
             std::string::npos);
   EXPECT_NE(error_of("planes = ").find("t.toml:1:"), std::string::npos);
+  EXPECT_NE(error_of("\nname = \"R&D <x>\"").find("t.toml:2: 'name' must be a name"),
+            std::string::npos);
+  const auto folder = read_topology("/");
+  ASSERT_FALSE(folder);
+  EXPECT_NE(folder.error().find("/: cannot be read"), std::string::npos);
 }
 
 TEST(Topology, ThePlanHasEveryCableOnceAndNoNameTwice) {
@@ -89,13 +94,13 @@ TEST(LinkRules, AreReadAsTheyArePrinted) {
   for (const char* words :
        {"none", "loss=1%", "loss=0.01%,corrupt=50%", "ge=0.1%/10%",
         "rate=100mbit,queue=300000,mark=30000", "delay=1000us,jitter=200us", "reorder=2%:500us",
-        "dark=on", "dup=2%,bleach=on,trim=on", "flap=100ms"}) {
+        "dark=on", "rate=1mbit,trim=on", "dup=2%,bleach=on", "flap=100ms"}) {
     const auto rules = parse_rules(words);
     ASSERT_TRUE(rules) << words << ": " << rules.error();
     EXPECT_EQ(print_rules(*rules), words);
     EXPECT_EQ(*parse_rules(print_rules(*rules)), *rules);
   }
-  EXPECT_EQ(parse_rules("loss=1e-3 mark=30k rate=1gbit")->loss_ppm, 1000u);
+  EXPECT_EQ(parse_rules("loss=1000ppm mark=30k rate=1gbit")->loss_ppm, 1000u);
   EXPECT_EQ(parse_rules("dark=off", *parse_rules("dark=on,loss=1%")).value(),
             *parse_rules("loss=1%"));
   EXPECT_EQ(*parse_rules("none", *parse_rules("dark=on")), LinkRules{});
@@ -110,7 +115,10 @@ TEST(LinkRules, AWrongWordIsNamed) {
   EXPECT_NE(error("loss=101%").find("'101%' is out of range (0 to 100 %)"), std::string::npos);
   EXPECT_NE(error("loss=-1%").find("out of range"), std::string::npos);
   EXPECT_NE(error("loss=x").find("no number with a unit (%, ppm)"), std::string::npos);
-  EXPECT_NE(error("loss=nan").find("out of range"), std::string::npos);
+  EXPECT_NE(error("loss=nan%").find("out of range"), std::string::npos);
+  EXPECT_NE(error("loss=1").find("'1' is no number with a unit (%, ppm)"), std::string::npos);
+  EXPECT_EQ(error("loss=0 delay=0"), "none");
+  EXPECT_NE(error("trim=on").find("give it a rate"), std::string::npos);
   EXPECT_NE(error("delay=5").find("(us, ms, s)"), std::string::npos);
   EXPECT_NE(error("ge=1%").find("BEGIN/END"), std::string::npos);
   EXPECT_NE(error("reorder=1%").find("SHARE:LATE"), std::string::npos);

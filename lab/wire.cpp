@@ -234,14 +234,12 @@ class Carrier {
                       std::as_bytes(std::span(static_cast<char*>(into_[i][1].iov_base), bytes)),
                       headers_[i]);
     }
-    // The kernel drops for want of room only when more than a batch waits, so another full batch
-    // comes after it.
-    if (n == static_cast<int>(kBatch)) {
-      tpacket_stats stats{};
-      socklen_t size = sizeof stats;
-      if (getsockopt(port, SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0) {
-        links_[d].overrun(stats.tp_drops);
-      }
+    // Without root's buffers there is room for less than a batch: whatever came may be what was
+    // left.
+    tpacket_stats stats{};
+    socklen_t size = sizeof stats;
+    if (getsockopt(port, SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0) {
+      links_[d].overrun(stats.tp_drops);
     }
     // Before they are sent: who gets a packet finds it counted.
     page_.directions[d].counts.store(links_[d].counts());

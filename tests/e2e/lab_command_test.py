@@ -2,6 +2,8 @@
 """`metaroce lab` as a command: what it says, what it leaves behind, who may use it."""
 import json
 import os
+import random
+import re
 import select
 import signal
 import socket
@@ -67,11 +69,14 @@ class Traces(Case):
     def test_nothing_is_left_when_the_holder_is_killed(self):
         before = traces()
         lab = Lab({"p0s0=p0l0": "loss=1%", "p0s1=p0l1": "delay=1ms"}, planes=2, spines=2)
-        sleeper = subprocess.Popen([*lab.on("h0"), "sleep", "1000"])
+        sleeper = subprocess.Popen([*lab.on("h0"), "sh", "-c", "echo up; exec sleep 1000"],
+                                   stdout=subprocess.PIPE)
+        self.assertEqual(sleeper.stdout.readline(), b"up\n")
         listed = json.loads(metaroce_lab("list", "--json").stdout)
         holder = next(row["pid"] for row in listed if row["name"] == lab.name)
         os.kill(holder, signal.SIGKILL)
         self.assertEqual(sleeper.wait(harness.BOUND), 128 + signal.SIGKILL)
+        sleeper.stdout.close()
         self.gone(before)
 
     def test_nothing_is_left_when_run_is_killed(self):
@@ -194,6 +199,32 @@ except OSError:
         self.assertEqual(asked.stdout, "b''\n", asked.stderr)
         self.assertIn("h0:p0l0", lab.counters())
 
+    @unittest.skipUnless(os.geteuid() == 0, "becomes another user")
+    def test_a_stranger_with_our_name_is_not_believed(self):
+        name = f"strange-{os.getpid()}"
+        with subprocess.Popen(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
+                               sys.executable, "-c", f"""
+import socket
+s = socket.socket(socket.AF_UNIX)
+s.bind("\\0metaroce-lab/{os.geteuid()}/{name}")
+s.listen(8)
+print("there", flush=True)
+while True:
+    c, _ = s.accept()
+    try:
+        c.sendall(b'{{"name":"x"}}')
+    except OSError:
+        pass
+    c.close()
+"""], stdout=subprocess.PIPE, text=True) as stranger:
+            self.addCleanup(stranger.kill)
+            self.assertEqual(stranger.stdout.readline(), "there\n")
+            self.refused(1, "user 65534 has taken this name", "exec", "--name", name, "h0", "true")
+            self.refused(1, "user 65534 has taken this name", "down", "--name", name)
+            self.assertNotIn(name, metaroce_lab("list").stdout)
+            self.assertIsNone(stranger.poll(), "it was killed")
+            stranger.kill()
+
     def test_requests_that_make_no_sense_are_answered(self):
         lab = self.lab(spines=1)
         for request in (b"", b"{", b"[]", b'{"do":7}', b'{"do":"fly"}', b"\0" * 70000):
@@ -207,6 +238,55 @@ except OSError:
                     continue  # it was too long
                 self.assertTrue(answer == b"" or b"error" in answer, answer)
         self.assertIn("h0:p0l0", lab.counters())
+
+
+class Trouble(Case):
+    """The kernel's tables are the same again after failures and wires in any order."""
+
+    def tables(self, lab):
+        """Addresses, routes and neighbours of each node."""
+        found = {}
+        for node in ("h0", "h1", "p0l0", "p0l1", "p0s0", "p0s1"):
+            for what in ("route show table all", "-6 route show table all", "-br addr", "neigh"):
+                done = subprocess.run([*lab.on(node), "ip", *what.split()], text=True, check=True,
+                                      capture_output=True, timeout=harness.BOUND)
+                # What the kernel adds by itself, in its own time, and other ends of veths.
+                found[node, what] = sorted(
+                    re.sub(r"@\S+|proto \S+|metric \d+| pref medium| *$", "", line).strip()
+                    for line in done.stdout.splitlines()
+                    if not re.search(r"fe80|ff00|multicast|anycast|::1 dev lo|FAILED", line))
+        return found
+
+    def test_everything_is_there_again(self):
+        lab = self.lab(spines=2)
+        before = self.tables(lab)
+        links = ["p0s1", "p0l0=p0s0", "h1", "plane0", "p0l1", "p0s0:p0l1"]
+        random_order = random.Random(7)
+        for _ in range(12):
+            do = random_order.choice(["fail", "fail --silent", "fail --one-way", "heal", "wire"])
+            target = random_order.choice(links)
+            if do == "wire":
+                lab.link(target, "delay=100us")
+            elif do == "heal":
+                lab.heal(target)
+            else:
+                lab.fail(target, *do.split()[1:])
+        lab.heal("*")
+        self.assertEqual({row["failed"] for row in lab.counters().values()}, {""})
+        self.assertEqual(self.tables(lab), before)
+
+    def test_a_wire_that_died_is_seen_and_made_anew(self):
+        lab = self.lab(spines=1)
+        lab.link("p0l0=p0s0", "delay=100us")
+        listed = json.loads(metaroce_lab("list", "--json").stdout)
+        holder = next(row["pid"] for row in listed if row["name"] == lab.name)
+        children = Path(f"/proc/{holder}/task/{holder}/children").read_text().split()
+        self.assertEqual(len(children), 1)
+        os.kill(int(children[0]), signal.SIGKILL)
+        self.soon(lambda: lab.counters()["p0l0:p0s0"]["failed"] == "cut", "nobody missed it")
+        lab.heal("*")
+        self.assertEqual(lab.counters()["p0l0:p0s0"]["failed"], "")
+        self.assertEqual(lab.counters()["p0l0:p0s0"]["carried_by"], "wire")
 
 
 class Showing(Case):

@@ -25,6 +25,11 @@ def metaroce_lab(*arguments, check=True, **options):
     return done
 
 
+def no_namespaces(text):
+    """Is this what `metaroce lab` says where there can be none?"""
+    return "no namespaces here" in text or "cannot mount /proc" in text
+
+
 def need_namespaces():
     """Ends the program as skipped where there can be no lab, and says why."""
     with tempfile.TemporaryDirectory(prefix="metaroce-lab-") as folder:
@@ -32,8 +37,7 @@ def need_namespaces():
         file.write_text("spines = 1", encoding="utf-8")
         done = metaroce_lab("run", *(["--rootless"] if ROOTLESS else []), file, "--", "true",
                             check=False)
-    if done.returncode == 1 and ("no namespaces here" in done.stderr or
-                                 "cannot mount /proc" in done.stderr):
+    if done.returncode == 1 and no_namespaces(done.stderr):
         print(f"skipped: {done.stderr.strip()}", file=sys.stderr)
         sys.exit(harness.SKIP)
 

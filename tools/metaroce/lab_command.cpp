@@ -2,7 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +13,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "cli_common.h"
@@ -61,6 +65,8 @@ Without root everything is carried by a process for each link with rules (slower
 is so for delay, jitter and reorder, the rest is BPF and a token bucket.)";
 
 constexpr int kPatienceOfDown = 5;  // seconds
+constexpr int kPatienceOfEnd = 120;
+constexpr int kPatienceOfList = 2;
 
 int wrong(const std::string& text) {
   say("metaroce lab: " + text);
@@ -76,6 +82,14 @@ lab::Topology topology_or_throw(const std::string& file) {
 /// In a user namespace, where BPF cannot be.
 bool sandboxed_without_bpf(const LabOptions& options) { return options.rootless || geteuid() != 0; }
 
+/// A large fabric has more namespaces than the usual limit allows.
+void raise_descriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 bool leave_terminal() {
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   bool done = null >= 0;
@@ -89,14 +103,15 @@ bool leave_terminal() {
 /// The first process of a lab.
 int hold(const lab::Topology& topology, int outside, bool for_somebody,
          lab::SandboxInside& inside) {
+  raise_descriptors();
   // Nothing of its starter is kept busy: no folder, no terminal, no pipe, by its children either.
   if (chdir("/") != 0 || (!for_somebody && !leave_terminal())) {
-    inside.ready("cannot let go of the folder and the terminal");
+    (void)inside.ready("cannot let go of the folder and the terminal");
     return kExitFailed;
   }
   auto built = lab::Lab::build(topology);
   if (!built) {
-    inside.ready(built.error());
+    (void)inside.ready(built.error());
     return kExitFailed;
   }
   return lab::serve_lab(**built, outside, for_somebody ? inside.lifeline : -1, inside.ready);
@@ -113,6 +128,7 @@ Started start(const LabOptions& options, const lab::Topology& topology, int outs
   lab::SandboxOptions sandbox;
   sandbox.name = topology.name;
   sandbox.user = sandboxed_without_bpf(options);
+  sandbox.keep = outside;
   const auto started = lab::start_sandbox(sandbox, [&](lab::SandboxInside& inside) {
     return hold(topology, outside, for_somebody, inside);
   });
@@ -123,6 +139,9 @@ Started start(const LabOptions& options, const lab::Topology& topology, int outs
 }
 
 void tell_what_is_missing(const json& info) {
+  for (const json& note : info.value("notes", json::array())) {
+    say("metaroce lab: " + note.get<std::string>());
+  }
   if (info["bpf"].get<bool>()) return;
   say("metaroce lab: no BPF, links with rules are carried by processes: " +
       info["no_bpf"].get<std::string>());
@@ -158,8 +177,9 @@ int run_run(const LabOptions& options, const std::vector<std::string>& command) 
 }
 
 int run_up(const LabOptions& options) {
-  const lab::Topology topology = topology_or_throw(options.topology);
+  lab::Topology topology = topology_or_throw(options.topology);
   const std::string name = options.name.empty() ? topology.name : options.name;
+  topology.name = name;
   const auto outside = lab::claim_name(name);
   if (!outside) return wrong(outside.error());
   const Started started = start(options, topology, *outside, false);
@@ -191,22 +211,35 @@ json ask_or_throw(const LabOptions& options, const json& request) {
   return *out;
 }
 
+/// Of a process that is not our child, too; false if it took too long.
+bool wait_for_end(int pid, int seconds) {
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (process < 0) return true;
+  pollfd ended{process, POLLIN, 0};
+  const bool done = poll(&ended, 1, seconds * 1000) == 1;
+  close(process);
+  return done;
+}
+
 int run_down(const LabOptions& options) {
   const LabAddress where = find_or_throw(options);
   const auto out = lab::ask_lab(where, {{"do", "end"}}, kPatienceOfDown);
   if (where.pid <= 0) return out ? kExitOk : wrong(out.error());
   // Of a process that is stopped or hangs everything goes as well when it is killed.
   if (!out && kill(where.pid, SIGKILL) != 0 && errno != ESRCH) return wrong(out.error());
-  // Its name is free when the process is gone.
-  for (int i = 0; kill(where.pid, 0) == 0 && i < 5000; ++i) ::usleep(1000);
-  return kExitOk;
+  // Its name is free when the process is gone, which waits for all that is in it.
+  if (wait_for_end(where.pid, kPatienceOfEnd)) return kExitOk;
+  return wrong(fmt::format("process {} has not ended after {} s", where.pid, kPatienceOfEnd));
 }
 
 int run_list(const LabOptions& options) {
   json out = json::array();
   for (const LabAddress& where : lab::list_labs()) {
-    const auto info = lab::ask_lab(where, {{"do", "info"}});
-    if (!info) continue;  // it has just ended
+    const auto info = lab::ask_lab(where, {{"do", "info"}}, kPatienceOfList);
+    if (!info) {
+      say(fmt::format("metaroce lab: {} (process {}): {}", where.name, where.pid, info.error()));
+      continue;
+    }
     json row = *info;
     row["name"] = where.name;
     row["pid"] = where.pid;
@@ -273,6 +306,8 @@ int run_counters(const LabOptions& options) {
               "DROPPED", "MARKED", "ALTERED", "STATE AND RULES");
   for (const json& row : rows) {
     const json fates = row.value("fates", json::object());
+    // What came to the link; an interface counts before a wire, and behind BPF.
+    const auto packets = fates.value("seen", row["sent_packets"].get<uint64_t>());
     const auto sum = [&fates](std::initializer_list<const char*> keys) {
       uint64_t n = 0;
       for (const char* key : keys) n += fates.value(key, uint64_t{0});
@@ -280,11 +315,10 @@ int run_counters(const LabOptions& options) {
     };
     const std::string failed = row["failed"].get<std::string>();
     std::printf("%-14s %12lu %15lu %-7s %10lu %10lu %10lu  %s%s%s\n",
-                row["link"].get<std::string>().c_str(), row["sent_packets"].get<uint64_t>(),
-                row["sent_bytes"].get<uint64_t>(), row["carried_by"].get<std::string>().c_str(),
-                sum({"dark", "lost", "full"}), sum({"marked"}),
-                sum({"corrupted", "duplicated", "late", "bleached", "trimmed"}), failed.c_str(),
-                failed.empty() ? "" : " ", row["rules"].get<std::string>().c_str());
+                row["link"].get<std::string>().c_str(), packets, row["sent_bytes"].get<uint64_t>(),
+                row["carried_by"].get<std::string>().c_str(), sum({"dark", "lost", "full"}),
+                sum({"marked"}), sum({"corrupted", "duplicated", "late", "bleached", "trimmed"}),
+                failed.c_str(), failed.empty() ? "" : " ", row["rules"].get<std::string>().c_str());
   }
   return kExitOk;
 }
@@ -314,16 +348,21 @@ int run_pcap(const LabOptions& options) {
   // The first end of the first link that is meant, both directions.
   const std::string from = name.substr(0, name.find(':'));
   lab::CaptureOptions capture;
-  capture.file = options.file;
   capture.snap = options.snap;
   capture.packets = options.packets;
   capture.interface = rows[0]["interface"].get<std::string>();
   const LabAddress where = find_or_throw(options);
+  // Here, not in the lab: its /run is another.
+  capture.out = options.file == "-" ? stdout : std::fopen(options.file.c_str(), "wbe");
+  if (capture.out == nullptr) {
+    return wrong(fmt::format("{}: {}", options.file, std::strerror(errno)));
+  }
   return lab::call_inside(where.pid, from, [&] {
-    const auto count = lab::capture(capture);
-    if (!count) return wrong(count.error());
-    say(fmt::format("metaroce lab: {} packets of {} ({}) in {}", *count, from, capture.interface,
-                    capture.file));
+    const auto got = lab::capture(capture);
+    if (!got) return wrong(fmt::format("{}: {}", options.file, got.error()));
+    say(fmt::format("metaroce lab: {} packets of {} ({}) in {}{}", got->packets, from,
+                    capture.interface, options.file,
+                    got->missed == 0 ? "" : fmt::format("; {} more were missed", got->missed)));
     return kExitOk;
   });
 }
@@ -400,11 +439,19 @@ std::shared_ptr<LabOptions> add_lab(CLI::App& app) {
 }
 
 int take_command(int argc, char** argv, LabOptions& options) {
-  if (argc < 2 || std::string_view(argv[1]) != "lab") return argc;
-  for (int i = 2; i < argc; ++i) {
-    if (std::string_view(argv[i]) != "--") continue;
-    options.command.assign(argv + i + 1, argv + argc);
-    return i;
+  if (argc < 3 || std::string_view(argv[1]) != "lab") return argc;
+  int words = 0;  // topology or node, then the command begins, and a "--" is its own
+  for (int i = 3; i < argc && words < 2; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") {
+      options.command.assign(argv + i + 1, argv + argc);
+      return i;
+    }
+    if (word == "--name" || word == "--on") {
+      ++i;
+    } else if (word.substr(0, 1) != "-") {
+      ++words;
+    }
   }
   return argc;
 }
@@ -431,6 +478,8 @@ int run_lab(CLI::App& app, const LabOptions& options) {
     if (word == "counters") return run_counters(options);
     if (word == "show") return run_show(options);
     return run_pcap(options);
+  } catch (const json::exception& error) {
+    return wrong(fmt::format("an answer that makes no sense: {}", error.what()));
   } catch (const std::runtime_error& error) {
     return wrong(error.what());
   }
