@@ -139,6 +139,40 @@ class Limits(Case):
         self.lossy(10, bar(0.75, 0.87))
 
 
+class SlowSpine(Case):
+    SPINES = 3
+    GOOD = (SPINES - 1) / SPINES * 0.8  # far more than if every path were as slow as the slow one
+
+    def slowed(self, rules, least):
+        """Goodput with one spine at a fifth of the others' rate, against all alike."""
+        lab = self.lab({"p0s*:p0l1": f"rate=10mbit,{rules}"}, spines=self.SPINES)
+        shares = []
+
+        def with_first_spine_at(rate):
+            lab.link("p0s0:p0l1", f"rate={rate}")
+            before = lab.packets("p0l0:p0s*")
+            goodput = self.goodput(lab, "-t", SECONDS, "--paths-per-plane", 20)
+            after = lab.packets("p0l0:p0s*")
+            used = {name: after[name] - before[name] for name in after}
+            shares.append(used["p0l0:p0s0"] / sum(used.values()))
+            return goodput
+
+        ratio, _ = self.ratio_of_bests(lambda: with_first_spine_at("2mbit"),
+                                       lambda: with_first_spine_at("10mbit"), least)
+        say(f"slow spine, {rules}: {ratio:.2f} of the goodput without; its share of packets, fast "
+            f"and slow in turn: {[round(s, 2) for s in shares]}")
+        self.assertGreater(ratio, least)
+        return min(shares[1::2])
+
+    def test_traffic_leaves_a_slow_spine_that_never_marks(self):
+        self.assertLess(self.slowed("mark=0", self.GOOD), 0.75 / self.SPINES)
+
+    def test_traffic_leaves_a_slow_spine_that_marks(self):
+        # Its marks also cut the window of the connection (MR-CC-003), so that the fast spines idle
+        # at times: between 0.4 and 0.8, by how many paths each spine has got.
+        self.slowed("mark=15k", bar(0.25, self.GOOD))
+
+
 class Gap(Case):
     def test_plane_fails_under_perf_and_is_used_again(self):
         """The longest time without a completion is printed, and that of a run without failure."""

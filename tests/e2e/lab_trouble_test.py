@@ -128,28 +128,6 @@ class Windows(Case):
         self.assertEqual(sum_of(figures["server"]["paths"], "marks"), 0)
         self.assertGreater(bleached, plain * 0.8)
 
-    def test_traffic_leaves_a_slow_spine(self):
-        spines = 3
-        lab = self.lab({"p0s*:p0l1": "rate=10mbit,mark=15k"}, spines=spines)
-        shares = []
-
-        def with_first_spine_at(rate):
-            lab.link("p0s0:p0l1", f"rate={rate}")
-            before = lab.packets("p0l0:p0s*")
-            goodput = self.goodput(lab, "-t", 3, "--paths-per-plane", 20)
-            after = lab.packets("p0l0:p0s*")
-            used = {name: after[name] - before[name] for name in after}
-            shares.append(used["p0l0:p0s0"] / sum(used.values()))
-            return goodput
-
-        least = (spines - 1) / spines * 0.8
-        ratio, _ = self.ratio_of_bests(lambda: with_first_spine_at("2mbit"),
-                                       lambda: with_first_spine_at("10mbit"), least)
-        print(f"slow spine: {ratio:.2f} of the goodput without; shares of packets there, fast and "
-              f"slow in turn: {[round(s, 2) for s in shares]}", flush=True)
-        self.assertGreater(ratio, least)
-        self.assertLess(min(shares[1::2]), 0.5 / spines)
-
 
 class Failures(Case):
     """Parts of the fabric fail in the middle of a transfer."""
