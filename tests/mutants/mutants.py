@@ -26,8 +26,8 @@ ALL = UNIT + ["engine_fuzz", "mr_sim", "ops", "ops_last"]
 # Words that stand for a program with arguments.
 PROGRAM = {"ops": "mr_sim", "ops_last": "mr_sim"}
 OPS = {"ops": ["--seeds", "1..2000"], "ops_last": ["--last-receive", "--seeds", "1..5000"]}
-PARTS = ["CMakeLists.txt", "cmake", "src", "include", "tests", "fuzz", "spec", "tools", "bench",
-         "docs", "examples", "README.md", "LICENSE"]
+PARTS = ["CMakeLists.txt", "cmake", "src", "include", "lab", "tests", "fuzz", "spec", "tools",
+         "bench", "docs", "examples", "README.md", "LICENSE"]
 TEST_LIMIT = 120
 
 
