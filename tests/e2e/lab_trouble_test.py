@@ -74,8 +74,9 @@ class Damage(Case):
         self.assertEqual(fates["lost"] + fates["full"] + fates["dark"], 0, fates)
         repairs = sum_of(report["paths"], "tx_repair")
         print(f"reorder: {fates['late']} of {fates['seen']} late, {repairs} sent again", flush=True)
-        # Late by several round trips: some are taken for lost, most are waited for.
-        self.assertLess(repairs, fates["late"] * 0.2)
+        # Late by several round trips: until a path knows it, some are taken for lost. A fixed
+        # threshold would send nearly all of them again.
+        self.assertLess(repairs, fates["late"] * 0.5)
 
     def test_duplicates_are_counted_and_harmless(self):
         lab = self.lab({self.DOWN: "dup=5%"}, spines=2)
@@ -117,10 +118,12 @@ class Windows(Case):
 
     def test_bleached_marks_leave_control_by_loss(self):
         lab = self.lab({"p0s*:p0l1": "rate=10mbit"}, spines=2)
-        plain = self.goodput(lab, "-t", 2)
+        # So many that both spines are used, whatever the ports are.
+        options = ("-t", 2, "--paths-per-plane", 16)
+        plain = self.goodput(lab, *options)
         lab.link("p0s*:p0l1", "mark=15k")
         lab.link("p0l0:p0s*", "bleach=on")
-        figures = self.perf(lab, "-t", 2)
+        figures = self.perf(lab, *options)
         bleached = figures["directions"][0]["goodput_gbps"] * 1000
         print(f"bleached: {bleached / plain:.2f} of control by loss", flush=True)
         self.assertGreater(lab.fates("p0l0:p0s*")["bleached"], 100)
