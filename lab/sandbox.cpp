@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -22,6 +21,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+
+#include "lab/descriptors.h"
 
 namespace metaroce::lab {
 
@@ -104,18 +105,6 @@ constexpr int kCannotRun = 126, kNotFound = 127;  // as a shell has them
 bool tell(int fd, char kind, const std::string& text) {
   const std::string all = kind + text;
   return write(fd, all.data(), all.size()) == static_cast<ssize_t>(all.size());
-}
-
-/// A lock, a pipe or a file of the starter must not stay open as long as the lab.
-void close_all_but(std::array<int, 3> kept) {
-  std::sort(kept.begin(), kept.end());
-  unsigned next = STDERR_FILENO + 1;
-  for (const int fd : kept) {
-    if (fd < static_cast<int>(next)) continue;
-    if (fd > static_cast<int>(next)) (void)close_range(next, static_cast<unsigned>(fd) - 1, 0);
-    next = static_cast<unsigned>(fd) + 1;
-  }
-  (void)close_range(next, ~0u, 0);
 }
 
 }  // namespace

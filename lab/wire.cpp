@@ -27,6 +27,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "driver/common/clock.h"
+#include "driver/common/descriptor.h"
+#include "lab/descriptors.h"
 #include "lab/wire_link.h"
 
 namespace metaroce::lab {
@@ -73,28 +76,7 @@ struct Page {
   Shared directions[2];  ///< from a, from b
 };
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-Time read_clock() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return Time{} + seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
-}
+using driver::Descriptor;
 
 timespec timespec_of(Duration d) {
   timespec t{};
@@ -195,7 +177,7 @@ class Carrier {
         {ports_[0].get(), POLLIN, 0}, {ports_[1].get(), POLLIN, 0}, {owner, POLLIN, 0}};
     while (wait[2].revents == 0) {
       const Time next = earlier(links_[0].next_departure(), links_[1].next_departure());
-      const Time now = read_clock();
+      const Time now = driver::now();
       const timespec left = timespec_of(next > now && next != kNever ? next - now : Duration{});
       if (ppoll(wait, 3, next == kNever ? nullptr : &left, nullptr) < 0) continue;
       for (uint32_t d = 0; d < 2; ++d) {
@@ -226,7 +208,7 @@ class Carrier {
     const int n = recvmmsg(port, incoming_, kBatch, MSG_DONTWAIT, nullptr);
     if (n <= 0) return;  // an interface that is down says so once
     // Read behind the packets: none of them is to leave before its delay is over.
-    const Time now = read_clock();
+    const Time now = driver::now();
     take_rules(d);
     for (int i = 0; i < n; ++i) {
       const size_t bytes = incoming_[i].msg_len - sizeof headers_[i];
@@ -248,7 +230,7 @@ class Carrier {
   void send(uint32_t d) {
     WireLink& link = links_[d];
     while (link.next_departure() != kNever) {
-      const Time now = read_clock();
+      const Time now = driver::now();
       uint32_t n = 0;
       for (; n < kBatch; ++n) {
         auto packet = link.take(now);
@@ -305,16 +287,10 @@ class Carrier {
 /// Closes what the calling process had open, but for errors and these.
 void keep_only(std::array<int, 3> kept) {
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  std::sort(kept.begin(), kept.end());
   for (int fd = 0; fd < 2 && null >= 0; ++fd) {
-    if (!std::binary_search(kept.begin(), kept.end(), fd)) dup2(null, fd);
+    if (std::find(kept.begin(), kept.end(), fd) == kept.end()) dup2(null, fd);
   }
-  int next = 3;
-  for (const int fd : kept) {
-    if (fd > next) close_range(static_cast<unsigned>(next), static_cast<unsigned>(fd - 1), 0);
-    next = std::max(next, fd + 1);
-  }
-  close_range(static_cast<unsigned>(next), ~0u, 0);
+  close_all_but(kept);
 }
 
 struct Job {

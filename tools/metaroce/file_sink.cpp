@@ -15,24 +15,6 @@
 
 namespace metaroce::tool {
 
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int Descriptor::release() {
-  const int fd = fd_;
-  fd_ = -1;
-  return fd;
-}
-
 Hasher::Hasher() : context_(EVP_MD_CTX_new()) {
   if (context_ == nullptr ||
       EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_), EVP_sha256(), nullptr) != 1) {
@@ -158,11 +140,11 @@ Expected<std::unique_ptr<IncomingFile>, std::string> IncomingFile::create(
     if (offer.size > uint64_t{INT64_MAX}) return unexpected("refused \"" + shown + "\": its size");
     // Reserving first turns a full disk into an answer before any data is sent. A file system that
     // cannot reserve says so while writing.
-    if (::fallocate(file->file_.get(), FALLOC_FL_KEEP_SIZE, 0,
-                    static_cast<off_t>(offer.size)) != 0 &&
+    if (::fallocate(file->file_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(offer.size)) !=
+            0 &&
         errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR) {
-      return unexpected(disk_error("no room for \"" + shown + "\"", errno, file->file_.get(),
-                                   offer.size));
+      return unexpected(
+          disk_error("no room for \"" + shown + "\"", errno, file->file_.get(), offer.size));
     }
   }
   return file;

@@ -7,26 +7,14 @@
 #include <string>
 
 #include "base/expected.h"
+#include "driver/common/descriptor.h"
 #include "file_protocol.h"
 
 namespace metaroce::tool {
 
 enum class Overwrite : uint8_t { kNever, kAlways, kRename };
 
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int release();
-
- private:
-  int fd_;
-};
+using driver::Descriptor;
 
 /// Running SHA-256 (OpenSSL).
 class Hasher {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/types.h"
+#include "driver/common/descriptor.h"
 #include "driver/common/socket_address.h"
 #include "wire/types.h"
 
@@ -19,21 +20,6 @@ namespace metaroce::driver {
 namespace {
 
 constexpr int kEct0 = static_cast<int>(Ecn::kEct0);
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 bool set(Syscalls& calls, int fd, int level, int name, int value) {
   return calls.setsockopt(fd, level, name, &value, sizeof value) == 0;
