@@ -2,28 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <set>
 #include <sstream>
+
+#include "lab/strict_table.h"
 
 namespace metaroce::lab {
 
 namespace {
 
-struct Problem {
-  uint32_t line;
-  std::string text;
-};
+using Problem = TomlProblem;
 
-/// Takes what it knows out of a table; whatever is left is an error.
-class Reader {
+class Reader : public StrictTable {
  public:
-  explicit Reader(const toml::table& table) : table_(table) {}
+  using StrictTable::StrictTable;
 
   void number(const char* key, uint32_t& out, uint32_t low, uint32_t high) {
     const toml::node* node = take(key);
@@ -34,40 +30,6 @@ class Reader {
     }
     out = static_cast<uint32_t>(*value);
   }
-  void flag(const char* key, bool& out) {
-    const toml::node* node = take(key);
-    if (node == nullptr) return;
-    const auto value = node->value_exact<bool>();
-    if (!value) fail(*node, key, "must be true or false");
-    out = *value;
-  }
-  void text(const char* key, std::string& out) {
-    const toml::node* node = take(key);
-    if (node == nullptr) return;
-    const auto value = node->value_exact<std::string>();
-    if (!value) fail(*node, key, "must be a text in quotes");
-    out = *value;
-  }
-  const toml::node* take(const char* key) {
-    taken_.insert(key);
-    return table_.get(key);
-  }
-  void finish() const {
-    for (const auto& [key, node] : table_) {
-      if (taken_.contains(std::string(key.str()))) continue;
-      std::string known;
-      for (const std::string& k : taken_) known += (known.empty() ? "" : ", ") + k;
-      throw Problem{key.source().begin.line,
-                    fmt::format("unknown key '{}'; there are {}", std::string(key.str()), known)};
-    }
-  }
-  [[noreturn]] static void fail(const toml::node& node, const char* key, const std::string& why) {
-    throw Problem{node.source().begin.line, fmt::format("'{}' {}", key, why)};
-  }
-
- private:
-  const toml::table& table_;
-  std::set<std::string> taken_;
 };
 
 LinkLine read_link(const toml::node& node) {
@@ -77,7 +39,7 @@ LinkLine read_link(const toml::node& node) {
   std::string rules;
   reader.text("between", line.between);
   reader.text("rules", rules);
-  reader.finish();
+  reader.finish(true);
   if (line.between.empty()) Reader::fail(node, "between", "is missing: which link?");
   // On their own they may lack a rate that an earlier line gives.
   const auto parsed = parse_rules(rules, LinkRules{.rate_bps = 1});
@@ -94,19 +56,19 @@ Topology read_table(const toml::table& table) {
   reader.number("hosts", t.hosts, 2, kMostHosts);
   reader.number("leaves", t.leaves, 1, kMostSwitches);
   reader.number("spines", t.spines, 1, kMostSwitches);
-  reader.flag("ipv4", t.ipv4);
-  reader.flag("ipv6", t.ipv6);
+  reader.boolean("ipv4", t.ipv4);
+  reader.boolean("ipv6", t.ipv6);
   reader.number("mtu", t.mtu, 1500, 65000);
   reader.number("seed", t.seed, 0, 1'000'000);
-  reader.flag("linkdown", t.linkdown);
-  reader.flag("neighbours", t.neighbours);
-  reader.flag("gso", t.gso);
-  reader.flag("checksum_offload", t.checksum_offload);
+  reader.boolean("linkdown", t.linkdown);
+  reader.boolean("neighbours", t.neighbours);
+  reader.boolean("gso", t.gso);
+  reader.boolean("checksum_offload", t.checksum_offload);
   if (const toml::node* links = reader.take("link"); links != nullptr) {
     if (!links->is_array()) Reader::fail(*links, "link", "must be written as [[link]]");
     for (const toml::node& link : *links->as_array()) t.links.push_back(read_link(link));
   }
-  reader.finish();
+  reader.finish(true);
   if (!is_lab_name(t.name)) {
     Reader::fail(*table.get("name"), "name", fmt::format("must be a name ({})", kLabNames));
   }

@@ -2,27 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include "base/settings.h"
+#include "lab/strict_table.h"
 #include "tests/scenarios/scenario_fields.h"
 
 namespace metaroce::scenarios {
 
 namespace {
 
-struct Problem {
-  uint32_t line;
-  std::string text;
-};
+using Problem = lab::TomlProblem;
 
-/// Takes what it knows out of a table; whatever is left is an error.
-class Reader {
+class Reader : public lab::StrictTable {
  public:
-  explicit Reader(const toml::table& table) : table_(table) {}
+  using StrictTable::StrictTable;
 
   void integer(const char* key, int64_t& out, int64_t low, int64_t high) {
     const toml::node* node = take(key);
@@ -31,12 +26,6 @@ class Reader {
     const int64_t v = node->as_integer()->get();
     if (v < low || v > high) fail(*node, key, fmt::format("must be in {} to {}", low, high));
     out = v;
-  }
-  void boolean(const char* key, bool& out) {
-    const toml::node* node = take(key);
-    if (node == nullptr) return;
-    if (!node->is_boolean()) fail(*node, key, "must be true or false");
-    out = node->as_boolean()->get();
   }
   void number(const char* key, double& out) {
     const toml::node* node = take(key);
@@ -58,12 +47,6 @@ class Reader {
       all += w;
     }
     fail(*node, key, "must be one of " + all);
-  }
-  void text(const char* key, std::string& out) {
-    const toml::node* node = take(key);
-    if (node == nullptr) return;
-    if (!node->is_string()) fail(*node, key, "must be a text in quotes");
-    out = node->as_string()->get();
   }
   template <class T>
   void table(const char* key, T& out) {
@@ -103,25 +86,6 @@ class Reader {
       out.emplace_back(word, v);
     }
   }
-  /// Throws when the table holds a key nobody asked for.
-  void finish() const {
-    for (const auto& [key, node] : table_)
-      if (!taken_.contains(std::string(key.str())))
-        throw Problem{key.source().begin.line,
-                      fmt::format("unknown key '{}'", std::string(key.str()))};
-  }
-
- private:
-  const toml::node* take(const char* key) {
-    taken_.insert(key);
-    return table_.get(key);
-  }
-  [[noreturn]] static void fail(const toml::node& node, const char* key, const std::string& why) {
-    throw Problem{node.source().begin.line, fmt::format("'{}' {}", key, why)};
-  }
-
-  const toml::table& table_;
-  std::set<std::string> taken_;
 };
 
 /// Writes what differs from the default.
