@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 namespace metaroce::lab {
@@ -72,10 +71,6 @@ timespec stamp_of(msghdr& message) {
   clock_gettime(CLOCK_REALTIME, &now);
   return now;
 }
-
-}  // namespace
-
-namespace {
 
 /// One that is gone may have become the end of a wire, with the same name.
 bool follow(const std::string& interface, int& fd) {

@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 namespace metaroce::lab {
 
@@ -151,7 +152,7 @@ bool serve_one(Lab& lab, int listener) {
   set_patience(fd, kPatienceSeconds);
   bool go_on = true;
   // In a user namespace its owner is 0, as we are; the true root has no number there.
-  if (peer_of(fd).uid == geteuid() || peer_of(fd).uid == 0) {
+  if (peer_of(fd).uid == geteuid()) {
     std::string text;
     json out = {{"error", "a request that makes no sense"}};
     if (read_all(fd, text, kLongestRequest)) {
@@ -179,11 +180,8 @@ void bury(Lab& lab) {
 }  // namespace
 
 Expected<int, std::string> claim_name(const std::string& name) {
-  if (name.empty() || name.size() > 64 ||
-      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") !=
-          std::string::npos) {
-    return unexpected(fmt::format(
-        "'{}' is no name for a lab (letters, digits, '.', '_' and '-', at most 64)", name));
+  if (!is_lab_name(name)) {
+    return unexpected(fmt::format("'{}' is no name for a lab ({})", name, kLabNames));
   }
   const auto fd = bound(abstract_name(geteuid(), name));
   if (fd) return fd;
@@ -228,39 +226,28 @@ int serve_lab(Lab& lab, int outside, int lifeline,
 
 namespace {
 
-bool is_bound(const std::string& name) {
+/// Of this user, whether or not somebody listens.
+std::set<std::string> bound_labs() {
+  std::set<std::string> out;
   std::ifstream sockets("/proc/net/unix");
+  const std::string own = " " + abstract_name(geteuid(), "");
   for (std::string line; std::getline(sockets, line);) {
-    if (line.size() > name.size() &&
-        line.compare(line.size() - name.size(), line.npos, name) == 0) {
-      return true;
-    }
+    const size_t at = line.find(own);
+    if (at != std::string::npos) out.insert(line.substr(at + own.size()));
   }
-  return false;
+  return out;
 }
 
 }  // namespace
 
 std::vector<LabAddress> list_labs() {
   std::vector<LabAddress> out;
-  std::ifstream sockets("/proc/net/unix");
-  const std::string own = abstract_name(geteuid(), "");
-  const std::string any = "@metaroce-lab/";
-  for (std::string line; std::getline(sockets, line);) {
-    const size_t at = line.find(any);
-    if (at == std::string::npos) continue;
-    const std::string name = line.substr(at);
-    if (name.compare(0, own.size(), own) != 0) continue;
-    const auto fd = connected(name);
-    if (!fd) continue;  // a client of one that has just ended
-    const LabAddress lab{name.substr(own.size()), peer_of(*fd).pid};
+  for (const std::string& name : bound_labs()) {
+    const auto fd = connected(abstract_name(geteuid(), name));
+    if (!fd) continue;  // it has just ended, or is of somebody else
+    out.push_back({name, peer_of(*fd).pid});
     close(*fd);
-    const bool known = std::any_of(out.begin(), out.end(),
-                                   [&](const LabAddress& a) { return a.name == lab.name; });
-    if (!known) out.push_back(lab);
   }
-  std::sort(out.begin(), out.end(),
-            [](const LabAddress& a, const LabAddress& b) { return a.name < b.name; });
   return out;
 }
 
@@ -276,7 +263,7 @@ Expected<LabAddress, std::string> find_lab(const std::string& name) {
       return lab;
     }
     if (errno == EPERM) return unexpected(fmt::format("lab '{}': {}", name, fd.error()));
-    if (is_bound(abstract_name(geteuid(), name))) {
+    if (bound_labs().contains(name)) {
       return unexpected(fmt::format("lab '{}' does not listen: it is being built, or ends", name));
     }
   }

@@ -15,7 +15,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/assert.h"
+#include "lab/netns.h"
 
 namespace metaroce::lab {
 
@@ -26,16 +26,19 @@ constexpr uint32_t kLoopback = 1;
 constexpr unsigned kBetweenLooks = 1000;  // us
 constexpr uint32_t kMostLooks = 5000;
 
+std::string own_namespace(int error) {
+  return fmt::format("own namespace: {}", std::strerror(error));
+}
+
 /// In the namespace this thread is in.
 Expected<bool, std::string> set_sysctl(const std::string& key, const std::string& value) {
   const std::string file = "/proc/sys/net/" + key;
-  const int fd = open(file.c_str(), O_WRONLY | O_CLOEXEC);
-  const bool written =
-      fd >= 0 && write(fd, value.data(), value.size()) == static_cast<ssize_t>(value.size());
-  const int why = errno;
-  if (fd >= 0) close(fd);
-  if (written) return true;
-  return unexpected(fmt::format("{} = {}: {}", file, value, std::strerror(why)));
+  const driver::Descriptor fd(open(file.c_str(), O_WRONLY | O_CLOEXEC));
+  if (fd.valid() &&
+      write(fd.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size())) {
+    return true;
+  }
+  return unexpected(fmt::format("{} = {}: {}", file, value, std::strerror(errno)));
 }
 
 /// How a switch forwards. Policy 1 would be a trap: it takes the hash that a connected socket
@@ -71,40 +74,19 @@ Expected<bool, std::string> set_seed(const Topology& t, const Node& node) {
   return set_sysctl("ipv4/fib_multipath_hash_seed", std::to_string(seed));
 }
 
-/// Does `work` with this thread's network namespace as it wants, then returns to the one before.
-template <class Work>
-Expected<bool, std::string> and_back(Work&& work) {
-  const int back = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-  if (back < 0) return unexpected(fmt::format("own namespace: {}", std::strerror(errno)));
-  Expected<bool, std::string> done = work();
-  const bool returned = setns(back, CLONE_NEWNET) == 0;
-  close(back);
-  MR_ASSERT(returned);
-  return done;
-}
-
 }  // namespace
 
-Fabric::~Fabric() {
-  for (const int fd : netns_) {
-    if (fd >= 0) close(fd);
-  }
-  if (wire_netns_ >= 0) close(wire_netns_);
-}
-
 /// This thread is in it afterwards.
-Expected<int, std::string> Fabric::add_namespace(const std::string& name) {
+Expected<driver::Descriptor, std::string> Fabric::add_namespace(const std::string& name) {
   if (unshare(CLONE_NEWNET) != 0) {
     return unexpected(fmt::format("no network namespace for {}: {}", name, std::strerror(errno)));
   }
-  const int netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-  if (netns < 0) {
+  driver::Descriptor netns(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+  if (!netns.valid()) {
     return unexpected(fmt::format("{}: its namespace: {}", name, std::strerror(errno)));
   }
   const std::string place = "/run/netns/" + name;
-  const int fd = open(place.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0444);
-  if (fd >= 0) {
-    close(fd);
+  if (driver::Descriptor(open(place.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0444)).valid()) {
     // A convenience (`ip netns exec`): the lab itself knows the namespace by its descriptor.
     (void)mount("/proc/thread-self/ns/net", place.c_str(), "none", MS_BIND, nullptr);
   }
@@ -112,11 +94,13 @@ Expected<int, std::string> Fabric::add_namespace(const std::string& name) {
 }
 
 Expected<bool, std::string> Fabric::add_namespaces() {
+  const NetnsReturn back;
+  if (back.error() != 0) return unexpected(own_namespace(back.error()));
   for (uint32_t n = 0; n < plan_.nodes.size(); ++n) {
     const Node& node = plan_.nodes[n];
-    const auto netns = add_namespace(node.name);
+    auto netns = add_namespace(node.name);
     if (!netns) return unexpected(netns.error());
-    netns_[n] = *netns;
+    netns_.push_back(std::move(*netns));
     for (const char* which : {"all", "default"}) {
       if (!plan_.topology.ipv6) break;
       const auto set = set_sysctl(fmt::format("ipv6/conf/{}/accept_dad", which), "0");
@@ -134,13 +118,13 @@ Expected<bool, std::string> Fabric::add_namespaces() {
 }
 
 Expected<Netlink*, std::string> Fabric::netlink(uint32_t node) {
-  if (netlink_of_[node] < 0) {
-    auto opened = Netlink::open(netns_[node]);
+  std::optional<Netlink>& link = netlinks_[node];
+  if (!link) {
+    auto opened = Netlink::open(netns(node));
     if (!opened) return unexpected(opened.error());
-    netlink_of_[node] = static_cast<int>(netlinks_.size());
-    netlinks_.push_back(std::move(*opened));
+    link.emplace(std::move(*opened));
   }
-  return &netlinks_[static_cast<size_t>(netlink_of_[node])];
+  return &*link;
 }
 
 Netlink::VethEnd Fabric::veth_end(const End& end, bool a, uint32_t cable) const {
@@ -152,27 +136,23 @@ Netlink::VethEnd Fabric::veth_end(const End& end, bool a, uint32_t cable) const 
 /// leaves them to its interface does not, as there is none here that ever would.
 Expected<bool, std::string> Fabric::set_offload(uint32_t node) {
   if (plan_.topology.checksum_offload || plan_.nodes[node].kind != NodeKind::kHost) return true;
-  return and_back([&]() -> Expected<bool, std::string> {
-    if (setns(netns_[node], CLONE_NEWNET) != 0) {
-      return unexpected(fmt::format("{}: {}", plan_.nodes[node].name, std::strerror(errno)));
+  const InNetns inside(netns(node));
+  if (inside.error() != 0) {
+    return unexpected(fmt::format("{}: {}", plan_.nodes[node].name, std::strerror(inside.error())));
+  }
+  const driver::Descriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  for (const uint32_t i : ends_of_[node]) {
+    ethtool_value off{};
+    off.cmd = ETHTOOL_STXCSUM;
+    ifreq request{};
+    plan_.cables[i].a.interface.copy(request.ifr_name, IFNAMSIZ - 1);
+    request.ifr_data = reinterpret_cast<char*>(&off);
+    if (ioctl(any.get(), SIOCETHTOOL, &request) != 0) {
+      return unexpected(fmt::format("{}: checksums of {}: {}", plan_.nodes[node].name,
+                                    request.ifr_name, std::strerror(errno)));
     }
-    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    std::string error;
-    for (const uint32_t i : ends_of_[node]) {
-      ethtool_value off{};
-      off.cmd = ETHTOOL_STXCSUM;
-      ifreq request{};
-      plan_.cables[i].a.interface.copy(request.ifr_name, IFNAMSIZ - 1);
-      request.ifr_data = reinterpret_cast<char*>(&off);
-      if (ioctl(fd, SIOCETHTOOL, &request) != 0) {
-        error = fmt::format("{}: checksums of {}: {}", plan_.nodes[node].name, request.ifr_name,
-                            std::strerror(errno));
-      }
-    }
-    close(fd);
-    if (!error.empty()) return unexpected(error);
-    return true;
-  });
+  }
+  return true;
 }
 
 Expected<bool, std::string> Fabric::add_cables() {
@@ -180,7 +160,7 @@ Expected<bool, std::string> Fabric::add_cables() {
     const Cable& c = plan_.cables[i];
     const auto link = netlink(c.a.node);
     if (!link) return unexpected(link.error());
-    (*link)->add_veth(veth_end(c.a, true, i), veth_end(c.b, false, i), netns_[c.b.node],
+    (*link)->add_veth(veth_end(c.a, true, i), veth_end(c.b, false, i), netns(c.b.node),
                       plan_.topology.mtu);
   }
   // A cable is there when both its ends are: all of them first, then they come up.
@@ -283,9 +263,7 @@ Expected<bool, std::string> Fabric::add_routes(uint32_t node) {
 
 Expected<bool, std::string> Fabric::build(const Plan& plan) {
   plan_ = plan;
-  netns_.assign(plan_.nodes.size(), -1);
-  netlink_of_.assign(plan_.nodes.size(), -1);
-  netlinks_.reserve(plan_.nodes.size());
+  netlinks_.resize(plan_.nodes.size());
   ends_of_.assign(plan_.nodes.size(), {});
   down_.assign(plan_.cables.size(), false);
   for (uint32_t i = 0; i < plan_.cables.size(); ++i) {
@@ -296,7 +274,7 @@ Expected<bool, std::string> Fabric::build(const Plan& plan) {
     return unexpected(
         std::string("this kernel has no IPv6; a topology with ipv6 = false does without"));
   }
-  auto done = and_back([this] { return add_namespaces(); });
+  auto done = add_namespaces();
   if (done) done = add_cables();
   for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = set_offload(n);
   for (uint32_t n = 0; n < plan_.nodes.size() && done; ++n) done = add_addresses(n);
@@ -381,18 +359,21 @@ std::string Fabric::wire_name(uint32_t cable, bool a) {
 }
 
 Expected<bool, std::string> Fabric::add_wire_namespace() {
-  if (wire_netns_ >= 0) return true;
-  return and_back([this]() -> Expected<bool, std::string> {
-    const auto netns = add_namespace("wires");
-    if (!netns) return unexpected(netns.error());
-    wire_netns_ = *netns;
-    auto opened = Netlink::open(wire_netns_);
-    if (!opened) return unexpected(opened.error());
-    wire_netlink_.push_back(std::move(*opened));
-    // What goes over a wire are the packets of the cable and nothing else.
-    if (access("/proc/sys/net/ipv6", F_OK) != 0) return true;
-    return set_sysctl("ipv6/conf/default/disable_ipv6", "1");
-  });
+  if (wire_netlink_) return true;
+  const NetnsReturn back;
+  if (back.error() != 0) return unexpected(own_namespace(back.error()));
+  auto netns = add_namespace("wires");
+  if (!netns) return unexpected(netns.error());
+  // What goes over a wire are the packets of the cable and nothing else.
+  if (access("/proc/sys/net/ipv6", F_OK) == 0) {
+    const auto set = set_sysctl("ipv6/conf/default/disable_ipv6", "1");
+    if (!set) return set;
+  }
+  auto opened = Netlink::open(netns->get());
+  if (!opened) return unexpected(opened.error());
+  wire_netns_ = std::move(*netns);
+  wire_netlink_.emplace(std::move(*opened));
+  return true;
 }
 
 /// Whatever of them is there: both when a cut broke off, none when somebody else removed it.
@@ -425,12 +406,12 @@ Expected<bool, std::string> Fabric::cut(uint32_t cable) {
     if (!link) return unexpected(link.error());
     // The wire's side has the number of the end it leads to: they are in different namespaces.
     (*link)->add_veth(veth_end(end, a, cable),
-                      {wire_name(cable, a), nullptr, interface_of(cable, a), false}, wire_netns_,
+                      {wire_name(cable, a), nullptr, interface_of(cable, a), false}, wire_netns(),
                       plan_.topology.mtu);
     done = (*link)->flush();
-    wire_netlink_[0].set_up(interface_of(cable, a));
+    wire_netlink_->set_up(interface_of(cable, a));
   }
-  if (done) done = wire_netlink_[0].flush();
+  if (done) done = wire_netlink_->flush();
   for (const uint32_t node : {c.a.node, c.b.node}) {
     if (done) done = set_offload(node);
   }

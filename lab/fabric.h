@@ -3,11 +3,13 @@
 // goes with it.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/expected.h"
+#include "driver/common/descriptor.h"
 #include "lab/netlink.h"
 #include "lab/topology.h"
 
@@ -22,11 +24,6 @@ inline uint32_t interface_of(uint32_t cable, bool a) {
 
 class Fabric {
  public:
-  Fabric() = default;
-  Fabric(const Fabric&) = delete;
-  Fabric& operator=(const Fabric&) = delete;
-  ~Fabric();
-
   /// The error says what could not be made. Each node's namespace stands under /run/netns by its
   /// name, as `ip netns` wants it, if that folder can be written.
   Expected<bool, std::string> build(const Plan& plan);
@@ -34,9 +31,9 @@ class Fabric {
   const Plan& plan() const { return plan_; }
   /// What this kernel does not have and the fabric does without.
   const std::vector<std::string>& notes() const { return notes_; }
-  int netns(uint32_t node) const { return netns_[node]; }
+  int netns(uint32_t node) const { return netns_[node].get(); }
   /// Of the wires; -1 while there is none.
-  int wire_netns() const { return wire_netns_; }
+  int wire_netns() const { return wire_netns_.get(); }
   /// rtnetlink in the node; made when it is first asked for.
   Expected<Netlink*, std::string> netlink(uint32_t node);
 
@@ -51,7 +48,7 @@ class Fabric {
   static std::string wire_name(uint32_t cable, bool a);
 
  private:
-  Expected<int, std::string> add_namespace(const std::string& name);
+  Expected<driver::Descriptor, std::string> add_namespace(const std::string& name);
   Expected<bool, std::string> add_namespaces();
   Expected<bool, std::string> add_wire_namespace();
   Expected<bool, std::string> add_cables();
@@ -65,14 +62,13 @@ class Fabric {
   Netlink::VethEnd veth_end(const End& end, bool a, uint32_t cable) const;
 
   Plan plan_;
-  std::vector<int> netns_;
-  std::vector<Netlink> netlinks_;
-  std::vector<int> netlink_of_;                 ///< index into netlinks_, -1: none yet
-  std::vector<std::vector<uint32_t>> ends_of_;  ///< cables of a node
+  std::vector<driver::Descriptor> netns_;
+  std::vector<std::optional<Netlink>> netlinks_;  ///< of nodes
+  std::vector<std::vector<uint32_t>> ends_of_;    ///< cables of a node
   std::vector<std::string> notes_;
   std::vector<bool> down_;  ///< cables
-  int wire_netns_ = -1;
-  std::vector<Netlink> wire_netlink_;  ///< one, once there is a wire
+  driver::Descriptor wire_netns_;
+  std::optional<Netlink> wire_netlink_;
 };
 
 }  // namespace metaroce::lab

@@ -79,19 +79,17 @@ Expected<bool, std::string> Lab::apply(uint32_t cable) {
   for (const bool from_a : {true, false}) {
     const uint32_t link = 2 * cable + (from_a ? 0 : 1);
     if (state.wire != nullptr) {
-      state.wire->set(from_a, effective(link));
-      links_[link].applied = effective(link);
-    } else {
-      const auto done = apply_in_kernel(link);
-      if (!done) return done;
+      state.wire->set(from_a, rules[from_a ? 0 : 1]);
+      continue;
     }
+    const auto done = apply_in_kernel(link, rules[from_a ? 0 : 1]);
+    if (!done) return done;
   }
   return true;
 }
 
-Expected<bool, std::string> Lab::apply_in_kernel(uint32_t link) {
+Expected<bool, std::string> Lab::apply_in_kernel(uint32_t link, const LinkRules& rules) {
   LinkState& state = links_[link];
-  const LinkRules rules = effective(link);
   if (rules == state.applied) return true;
   const Cable& c = plan().cables[link / 2];
   const uint32_t node = link % 2 == 0 ? c.a.node : c.b.node;
@@ -109,12 +107,11 @@ Expected<bool, std::string> Lab::apply_in_kernel(uint32_t link) {
     // The program's queue decides what is dropped, and marks; this one only gives the delay.
     (*netlink)->set_tbf(interface, rules.rate_bps, 2 * queue_of(rules),
                         burst_for(plan().topology.mtu));
-  } else if (state.queued) {
+  } else if (state.applied.rate_bps != 0) {
     (*netlink)->remove_qdisc(interface);
   }
   const auto done = (*netlink)->flush();
   if (!done) return unexpected(fmt::format("{}: {}", c.name, done.error()));
-  state.queued = rules.rate_bps != 0;
   state.applied = rules;
   return true;
 }
@@ -124,8 +121,7 @@ Expected<bool, std::string> Lab::make_wire(uint32_t cable) {
   // What hung on the old interfaces goes with them, whether or not the rest works.
   cables_[cable].cut = true;
   for (const uint32_t link : {2 * cable, 2 * cable + 1}) {
-    links_[link].attached = links_[link].queued = false;
-    links_[link].applied = LinkRules{};
+    links_[link].attached = false;
   }
   const auto cut = fabric_.cut(cable);
   if (!cut) return unexpected(fmt::format("{}: {}", c.name, cut.error()));
@@ -312,7 +308,7 @@ json Lab::info() const {
       if (!end.v4.empty()) v4.push_back(end.v4);
       if (!end.v6.empty()) v6.push_back(end.v6);
     }
-    hosts.push_back({{"name", plan().nodes[plan().host(h)].name}, {"ipv4", v4}, {"ipv6", v6}});
+    hosts.push_back({{"name", plan().nodes[h].name}, {"ipv4", v4}, {"ipv6", v6}});
   }
   const auto wires = std::count_if(cables_.begin(), cables_.end(),
                                    [](const CableState& c) { return c.wire != nullptr; });

@@ -43,16 +43,13 @@ class Lab {
   Expected<nlohmann::json, std::string> counters(const std::string& target);
   nlohmann::json info() const;
   const Plan& plan() const { return fabric_.plan(); }
-  /// Why there is no BPF, or "".
-  const std::string& no_bpf() const { return no_bpf_; }
 
  private:
   struct LinkState {
     LinkRules rules;
-    bool failed = false;  ///< dark by fail()
-    bool attached = false;
-    bool queued = false;  ///< a TBF is there
-    LinkRules applied;
+    bool failed = false;    ///< dark by fail()
+    bool attached = false;  ///< the BPF program is at its egress
+    LinkRules applied;      ///< by the kernel; with a rate there is a TBF
   };
   struct CableState {
     bool cut = false;            ///< for a wire
@@ -61,7 +58,7 @@ class Lab {
   static uint32_t link_of(const Direction& d) { return 2 * d.cable + (d.from_a ? 0 : 1); }
   LinkRules effective(uint32_t link) const;
   Expected<bool, std::string> apply(uint32_t cable);
-  Expected<bool, std::string> apply_in_kernel(uint32_t link);
+  Expected<bool, std::string> apply_in_kernel(uint32_t link, const LinkRules& rules);
   Expected<bool, std::string> make_wire(uint32_t cable);
   Expected<std::string, std::string> apply_all(const std::vector<Direction>& links,
                                                const std::vector<LinkRules>& rules);

@@ -1,7 +1,6 @@
 #include "lab/netlink.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <libmnl/libmnl.h>
 #include <linux/if_link.h>
@@ -9,14 +8,13 @@
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "base/assert.h"
+#include "lab/netns.h"
 
 namespace metaroce::lab {
 
@@ -39,6 +37,18 @@ std::string text_of(const NetAddress& a) {
   return text;
 }
 
+ifinfomsg* put_interface(nlmsghdr* h, uint32_t interface) {
+  auto* info = static_cast<ifinfomsg*>(mnl_nlmsg_put_extra_header(h, sizeof(ifinfomsg)));
+  info->ifi_index = static_cast<int>(interface);
+  return info;
+}
+
+void put_root_qdisc(nlmsghdr* h, uint32_t interface) {
+  auto* q = static_cast<tcmsg*>(mnl_nlmsg_put_extra_header(h, sizeof(tcmsg)));
+  q->tcm_ifindex = static_cast<int>(interface);
+  q->tcm_parent = TC_H_ROOT;
+}
+
 }  // namespace
 
 uint8_t NetAddress::length() const { return family == AF_INET ? 4 : 16; }
@@ -52,26 +62,20 @@ NetAddress net_address(const std::string& text) {
 }
 
 Expected<Netlink, std::string> Netlink::open(int netns) {
-  const int back = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-  if (back < 0 || setns(netns, CLONE_NEWNET) != 0) {
-    const std::string why = std::strerror(errno);
-    if (back >= 0) close(back);
-    return unexpected(fmt::format("cannot enter a network namespace: {}", why));
+  const InNetns inside(netns);
+  if (inside.error() != 0) {
+    return unexpected(
+        fmt::format("cannot enter a network namespace: {}", std::strerror(inside.error())));
   }
   mnl_socket* socket = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
-  const std::string why = std::strerror(errno);
-  const bool returned = setns(back, CLONE_NEWNET) == 0;
-  close(back);
-  MR_ASSERT(returned);
-  if (socket != nullptr) {
-    // Errors come without the whole request, so that those of a batch fit into the socket.
-    const int on = 1;
-    (void)mnl_socket_setsockopt(socket, NETLINK_CAP_ACK, const_cast<int*>(&on), sizeof on);
-  }
   if (socket == nullptr || mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) < 0) {
+    const std::string why = std::strerror(errno);
     if (socket != nullptr) mnl_socket_close(socket);
     return unexpected(fmt::format("cannot speak rtnetlink: {}", why));
   }
+  // Errors come without the whole request, so that those of a batch fit into the socket.
+  int on = 1;
+  (void)mnl_socket_setsockopt(socket, NETLINK_CAP_ACK, &on, sizeof on);
   return Netlink(socket);
 }
 
@@ -108,9 +112,7 @@ void Netlink::add_veth(const VethEnd& here, const VethEnd& there, int peer_netns
   nlmsghdr* h = header_of(begin(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL,
                                 fmt::format("veth {} to {}", here.name, there.name)));
   const auto body = [&](const VethEnd& end) {
-    auto* info = static_cast<ifinfomsg*>(mnl_nlmsg_put_extra_header(h, sizeof(ifinfomsg)));
-    info->ifi_family = AF_UNSPEC;
-    info->ifi_index = static_cast<int>(end.index);
+    put_interface(h, end.index);
     mnl_attr_put_strz(h, IFLA_IFNAME, end.name.c_str());
     mnl_attr_put_u32(h, IFLA_MTU, mtu);
     if (end.mac != nullptr) mnl_attr_put(h, IFLA_ADDRESS, 6, end.mac);
@@ -130,9 +132,9 @@ void Netlink::add_veth(const VethEnd& here, const VethEnd& there, int peer_netns
 }
 
 void Netlink::set_up(uint32_t interface, bool up) {
-  nlmsghdr* h = header_of(begin(RTM_NEWLINK, 0, fmt::format("interface {} up", interface)));
-  auto* info = static_cast<ifinfomsg*>(mnl_nlmsg_put_extra_header(h, sizeof(ifinfomsg)));
-  info->ifi_index = static_cast<int>(interface);
+  nlmsghdr* h = header_of(
+      begin(RTM_NEWLINK, 0, fmt::format("interface {} {}", interface, up ? "up" : "down")));
+  ifinfomsg* info = put_interface(h, interface);
   info->ifi_change = IFF_UP;
   info->ifi_flags = up ? IFF_UP : 0;
   end(h);
@@ -140,8 +142,7 @@ void Netlink::set_up(uint32_t interface, bool up) {
 
 void Netlink::remove(uint32_t interface) {
   nlmsghdr* h = header_of(begin(RTM_DELLINK, 0, fmt::format("interface {} away", interface)));
-  auto* info = static_cast<ifinfomsg*>(mnl_nlmsg_put_extra_header(h, sizeof(ifinfomsg)));
-  info->ifi_index = static_cast<int>(interface);
+  put_interface(h, interface);
   end(h);
 }
 
@@ -207,10 +208,7 @@ void Netlink::set_tbf(uint32_t interface, uint64_t rate_bps, uint32_t queue_byte
                       uint32_t burst_bytes) {
   nlmsghdr* h = header_of(begin(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE,
                                 fmt::format("queue of {} bit/s", rate_bps)));
-  auto* q = static_cast<tcmsg*>(mnl_nlmsg_put_extra_header(h, sizeof(tcmsg)));
-  q->tcm_family = AF_UNSPEC;
-  q->tcm_ifindex = static_cast<int>(interface);
-  q->tcm_parent = TC_H_ROOT;
+  put_root_qdisc(h, interface);
   mnl_attr_put_strz(h, TCA_KIND, "tbf");
   nlattr* options = mnl_attr_nest_start(h, TCA_OPTIONS);
   tc_tbf_qopt parms{};
@@ -230,10 +228,7 @@ void Netlink::set_tbf(uint32_t interface, uint64_t rate_bps, uint32_t queue_byte
 void Netlink::remove_qdisc(uint32_t interface) {
   nlmsghdr* h =
       header_of(begin(RTM_DELQDISC, 0, fmt::format("queue of interface {} away", interface)));
-  auto* q = static_cast<tcmsg*>(mnl_nlmsg_put_extra_header(h, sizeof(tcmsg)));
-  q->tcm_family = AF_UNSPEC;
-  q->tcm_ifindex = static_cast<int>(interface);
-  q->tcm_parent = TC_H_ROOT;
+  put_root_qdisc(h, interface);
   end(h);
 }
 
@@ -328,12 +323,11 @@ Expected<std::vector<Netlink::Interface>, std::string> Netlink::interfaces() {
          mnl_attr_ok(a, static_cast<int>(end - reinterpret_cast<const char*>(a)));
          a = mnl_attr_next(a)) {
       if (mnl_attr_get_type(a) == IFLA_IFNAME) i.name = mnl_attr_get_str(a);
-      if (mnl_attr_get_type(a) == IFLA_MTU) i.mtu = mnl_attr_get_u32(a);
       if (mnl_attr_get_type(a) != IFLA_STATS64) continue;
       rtnl_link_stats64 s{};
       std::memcpy(&s, mnl_attr_get_payload(a),
                   std::min<size_t>(sizeof s, mnl_attr_get_payload_len(a)));
-      i.counters = {s.rx_packets, s.rx_bytes, s.rx_dropped, s.tx_packets, s.tx_bytes, s.tx_dropped};
+      i.counters = {s.rx_packets, s.rx_bytes, s.tx_packets, s.tx_bytes};
     }
     return MNL_CB_OK;
   };

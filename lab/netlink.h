@@ -61,15 +61,13 @@ class Netlink {
   Expected<bool, std::string> flush();
 
   struct Counters {
-    uint64_t rx_packets = 0, rx_bytes = 0, rx_dropped = 0;
-    uint64_t tx_packets = 0, tx_bytes = 0, tx_dropped = 0;
+    uint64_t rx_packets = 0, rx_bytes = 0, tx_packets = 0, tx_bytes = 0;
   };
   struct Interface {
     uint32_t index = 0;
     std::string name;
     bool up = false, carrier = false;
     bool running = false;  ///< it sends what it is given; a little later than the carrier
-    uint32_t mtu = 0;
     Counters counters;
   };
   Expected<std::vector<Interface>, std::string> interfaces();

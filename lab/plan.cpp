@@ -22,7 +22,7 @@ Cable host_cable_of(const Plan& plan, uint32_t plane, uint32_t host) {
   const uint32_t leaf = plan.leaf_of(host);
   Cable c;
   c.plane = plane;
-  c.a.node = plan.host(host);
+  c.a.node = host;  // hosts are the first nodes
   c.b.node = plan.leaf(plane, leaf);
   c.a.interface = fmt::format("e{}", plane);
   c.b.interface = fmt::format("h{}", host);

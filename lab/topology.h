@@ -75,7 +75,6 @@ struct Plan {
   std::vector<Cable> cables;
 
   uint32_t leaf_of(uint32_t host) const { return host % topology.leaves; }
-  uint32_t host(uint32_t index) const { return index; }
   uint32_t leaf(uint32_t plane, uint32_t index) const;
   uint32_t spine(uint32_t plane, uint32_t index) const;
   /// Index, or the number of nodes when there is none of this name.

@@ -205,8 +205,8 @@ LabAddress find_or_throw(const LabOptions& options) {
   return *found;
 }
 
-json ask_or_throw(const LabOptions& options, const json& request) {
-  auto out = lab::ask_lab(find_or_throw(options), request);
+json ask_or_throw(const LabAddress& where, const json& request) {
+  auto out = lab::ask_lab(where, request);
   if (!out) throw std::runtime_error(out.error());
   return *out;
 }
@@ -261,7 +261,7 @@ int run_list(const LabOptions& options) {
 
 int run_exec(const LabOptions& options, const std::vector<std::string>& command) {
   const LabAddress where = find_or_throw(options);
-  const json info = ask_or_throw(options, {{"do", "info"}});
+  const json info = ask_or_throw(where, {{"do", "info"}});
   return lab::run_inside(where.pid, options.node, command,
                          environment_of(info["name"], options.node));
 }
@@ -277,8 +277,8 @@ int run_link(const LabOptions& options) {
   // A wrong word is a wrong argument, whether or not a lab is up.
   const auto parsed = lab::parse_rules(words, lab::LinkRules{.rate_bps = 1});
   if (!parsed) throw UsageError{parsed.error()};
-  const json out =
-      ask_or_throw(options, {{"do", "link"}, {"target", options.target}, {"rules", words}});
+  const json out = ask_or_throw(find_or_throw(options),
+                                {{"do", "link"}, {"target", options.target}, {"rules", words}});
   std::printf("%s\n", out["done"].get<std::string>().c_str());
   return kExitOk;
 }
@@ -287,7 +287,7 @@ int run_fail(const LabOptions& options, bool heal) {
   json request = {{"do", heal ? "heal" : "fail"}, {"target", options.target}};
   if (options.one_way) request["how"] = "one-way";
   if (options.silent) request["how"] = "silent";
-  const auto count = ask_or_throw(options, request)["done"].get<unsigned>();
+  const auto count = ask_or_throw(find_or_throw(options), request)["done"].get<unsigned>();
   const bool directions = !heal && (options.one_way || options.silent);
   std::printf("%u %s%s %s\n", count, directions ? "direction" : "link", count == 1 ? "" : "s",
               heal         ? "healed"
@@ -297,7 +297,8 @@ int run_fail(const LabOptions& options, bool heal) {
 }
 
 int run_counters(const LabOptions& options) {
-  const json rows = ask_or_throw(options, {{"do", "counters"}, {"target", options.target}})["done"];
+  const json rows = ask_or_throw(find_or_throw(options),
+                                 {{"do", "counters"}, {"target", options.target}})["done"];
   if (options.json) {
     std::printf("%s\n", rows.dump(2).c_str());
     return kExitOk;
@@ -330,7 +331,8 @@ int run_show(const LabOptions& options) {
     const lab::Plan plan = lab::make_plan(topology_or_throw(options.topology));
     picture = svg ? lab::draw_svg(plan) : lab::draw_text(plan);
   } else {
-    picture = ask_or_throw(options, {{"do", "show"}, {"svg", svg}})["done"].get<std::string>();
+    picture = ask_or_throw(find_or_throw(options), {{"do", "show"}, {"svg", svg}})["done"]
+                  .get<std::string>();
   }
   if (!svg || options.svg == "-") {
     std::printf("%s", picture.c_str());
@@ -343,7 +345,8 @@ int run_show(const LabOptions& options) {
 }
 
 int run_pcap(const LabOptions& options) {
-  const json rows = ask_or_throw(options, {{"do", "counters"}, {"target", options.target}})["done"];
+  const LabAddress where = find_or_throw(options);
+  const json rows = ask_or_throw(where, {{"do", "counters"}, {"target", options.target}})["done"];
   const auto name = rows[0]["link"].get<std::string>();
   // The first end of the first link that is meant, both directions.
   const std::string from = name.substr(0, name.find(':'));
@@ -351,7 +354,6 @@ int run_pcap(const LabOptions& options) {
   capture.snap = options.snap;
   capture.packets = options.packets;
   capture.interface = rows[0]["interface"].get<std::string>();
-  const LabAddress where = find_or_throw(options);
   // Here, not in the lab: its /run is another.
   capture.out = options.file == "-" ? stdout : std::fopen(options.file.c_str(), "wbe");
   if (capture.out == nullptr) {
