@@ -75,7 +75,7 @@ void Connection::send_one_by_one(Time now, RunWriter& writer, PathSlot& slot,
     SendEntry* entry = window_->create(cpsn);
     MR_ASSERT(entry != nullptr);
     entry->fragment = fragments[i];
-    entry->copied = sender_.is_asking(fragments[i]);  // no copy of it (MR-ACK-014)
+    entry->copied = sender_.traits(fragments[i]).asking;  // no copy of it (MR-ACK-014)
     send_entry(now, writer, slot, cpsn, *entry, last && i + 1 == fragments.size());
   }
 }

@@ -557,10 +557,6 @@ bool Sender::ends_message(const Fragment& fragment) const {
   return fragment.offset + fragment.length == pools_.sends()[fragment.send].length;
 }
 
-bool Sender::is_asking(const Fragment& fragment) const {
-  return pools_.sends()[fragment.send].asking;
-}
-
 uint16_t Sender::stream_of(const Fragment& fragment) const {
   return pools_.sends()[fragment.send].stream_id;
 }

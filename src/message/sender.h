@@ -30,7 +30,9 @@ struct FragmentTraits {
   uint32_t header_bytes;  ///< of its DATA packet
   bool scattered;         ///< it must go by itself: its bytes do not lie beside those of the next
   bool reads_region;      ///< reads_region() says which
-  bool asking;            ///< it is sent to hear why it is refused; see is_asking()
+  /// It is sent to hear why it is refused. A copy on another path would be refused there without a
+  /// reason, and that answer may be the first.
+  bool asking;
 };
 
 struct SendRecord;  // one posted request, or a response
@@ -149,9 +151,6 @@ class Sender {
   const std::byte* describe(const Fragment& fragment, wire::DataPacket& packet) const;
   size_t header_bytes(const Fragment& fragment) const;
   bool ends_message(const Fragment& fragment) const;
-  /// It is sent to hear why it is refused. A copy on another path would be refused there without a
-  /// reason, and that answer may be the first.
-  bool is_asking(const Fragment& fragment) const;
   uint16_t stream_of(const Fragment& fragment) const;
 
   /// The peer accepted `count` fragments of this request (each fragment's fate is told exactly
