@@ -39,11 +39,9 @@ def run(program, user, *arguments):
 def left(before):
     """What is there now and was not, once the kernel had time for it."""
     end = time.monotonic() + PATIENCE
-    while True:
-        more = [len(now - then) for now, then in zip(lab_traces.traces(), before)]
-        if not any(more) or time.monotonic() > end:
-            return more
+    while any(more := lab_traces.more_than(before)) and time.monotonic() < end:
         time.sleep(0.05)
+    return more
 
 
 def measure(program, topology, user, times):
@@ -53,7 +51,7 @@ def measure(program, topology, user, times):
         for i in range(times if not kill else 1):
             up = json.loads(run(program, user, "up", topology, "--name", f"bench{i}", "--json"))
             seconds.append(up["seconds"])
-            there = [len(now - then) for now, then in zip(lab_traces.traces(), before)]
+            there = lab_traces.more_than(before)
             if kill:
                 os.kill(up["pid"], signal.SIGKILL)
             else:

@@ -10,21 +10,45 @@ from harness import Folders, Receiver, load, run, send, sha256, write_noise
 from labnet import Lab
 from perf_test import Server
 
-# Sends 20 datagrams from a port of our choice; arguments: address, own port, its port, connected.
-PROBE = """
+
+
+class Prober:
+    """Datagrams from h0, from ports of our choice: which way do they go?"""
+
+    CODE = """
 import socket, sys
-address, own, port, connected = sys.argv[1], *map(int, sys.argv[2:])
+address = sys.argv[1]
 family = socket.AF_INET6 if ":" in address else socket.AF_INET
-s = socket.socket(family, socket.SOCK_DGRAM)
-s.bind(("", own))
-if connected:
-    s.connect((address, port))
-for _ in range(20):
-    try:
-        s.send(b"x" * 200) if connected else s.sendto(b"x" * 200, (address, port))
-    except ConnectionRefusedError:
-        pass  # nobody listens there, which the host says of one sent before: not of this one
+for line in sys.stdin:
+    own, port, connected = map(int, line.split())
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    s.bind(("", own))
+    if connected:
+        s.connect((address, port))
+    for _ in range(20):
+        try:
+            s.send(b"x" * 200) if connected else s.sendto(b"x" * 200, (address, port))
+        except ConnectionRefusedError:
+            pass  # what the host says of one sent before; this one was not sent
+    s.close()
+    print("sent", flush=True)
 """
+
+    def __init__(self, test, lab, address):
+        self.lab = lab
+        self.process = subprocess.Popen([*lab.on("h0"), sys.executable, "-c", self.CODE, address],
+                                        text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        test.addCleanup(self.process.communicate)
+
+    def spines(self, port, to=4791, connected=False):
+        """Links on which most of 20 packets went; a few others may be of the kernel itself."""
+        before = self.lab.packets("p0l0:p0s*")
+        self.process.stdin.write(f"{port} {to} {int(connected)}\n")
+        self.process.stdin.flush()
+        if self.process.stdout.readline() != "sent\n":
+            raise AssertionError(f"nothing was sent from port {port}")
+        after = self.lab.packets("p0l0:p0s*")
+        return {name for name in after if after[name] - before[name] >= 10}
 
 
 class Case(unittest.TestCase):
@@ -106,14 +130,6 @@ class Case(unittest.TestCase):
                    prefix=feed.lab.on("h0"))
         return [path for process in json.loads(done.stdout)
                 for connection in process["connections"] for path in connection["paths"]]
-
-    def spines_of(self, lab, address, port, to=4791, connected=False):
-        """Names of the uplinks of h0's leaf that packets from this port take."""
-        before = lab.packets("p0l0:p0s*")
-        subprocess.run([*lab.on("h0"), sys.executable, "-c", PROBE, address, str(port), str(to),
-                        str(int(connected))], check=True, timeout=harness.BOUND)
-        after = lab.packets("p0l0:p0s*")
-        return {name for name in after if after[name] - before[name] >= 10}
 
     def perf_server(self, lab, planes=None, family=4):
         local = [lab.address(1, p, family) for p in planes or range(lab.planes)]

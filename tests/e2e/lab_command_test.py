@@ -10,14 +10,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import xml.etree.ElementTree
 from pathlib import Path
 
 import harness
-from lab_traces import network_namespaces, traces
-from labnet import ROOTLESS, Lab, metaroce_lab, need_namespaces
+import labnet
+from lab_traces import more_than, network_namespaces, traces
+from labnet import ROOTLESS, Lab, metaroce_lab, wait_for
 
 
 class Case(unittest.TestCase):
@@ -46,16 +46,9 @@ class Case(unittest.TestCase):
         self.assertIn(text, done.stderr)
         self.assertEqual(done.stdout, "")
 
-    def soon(self, condition, what):
-        end = time.monotonic() + 60
-        while not condition():
-            self.assertLess(time.monotonic(), end, what)
-            select.select([], [], [], 0.02)  # between two looks
-
     def gone(self, before):
         """Everything but what was there; kernel threads take namespaces away a little later."""
-        self.soon(lambda: all(now <= then for now, then in zip(traces(), before)),
-                  f"{[now - then for now, then in zip(traces(), before)]} is left")
+        wait_for(lambda: not any(more_than(before)), lambda: f"{more_than(before)} are left")
 
 
 class Traces(Case):
@@ -100,6 +93,30 @@ class Traces(Case):
         self.gone(before)
 
 
+    def test_nothing_is_left_when_up_is_killed(self):
+        before = traces()
+        topology = self.topology("planes = 4\nhosts = 64\nleaves = 4\nspines = 4")
+        up = subprocess.Popen([harness.metaroce(), "lab", "up", *self.rootless, str(topology),
+                               "--name", self.name], stdout=subprocess.PIPE)
+        bound = f"@metaroce-lab/{os.geteuid()}/{self.name}\n"
+        wait_for(lambda: bound in Path("/proc/net/unix").read_text(), "the name is taken")
+        up.kill()
+        self.assertEqual(up.communicate()[0], b"", "it was up before it was killed")
+        self.gone(before)
+
+    def test_nothing_of_the_starter_stays_open(self):
+        readable, writable = os.pipe()
+        try:
+            metaroce_lab("up", *self.rootless, self.topology(), "--name", self.name,
+                         pass_fds=[writable])
+            os.close(writable)
+            self.assertEqual(select.select([readable], [], [], 10)[0], [readable])
+            self.assertEqual(os.read(readable, 1), b"", "the other end is closed everywhere")
+        finally:
+            os.close(readable)
+            metaroce_lab("down", "--name", self.name, check=False)
+
+
 class Running(Case):
     def run_in(self, *command, arguments=(), **options):
         return subprocess.run([harness.metaroce(), "lab", "run", *self.rootless,
@@ -129,6 +146,12 @@ class Running(Case):
                             "-- ip -br addr; ls /sys/class/net")
         self.assertIn("10.0.1.1/24", inner.stdout)
         self.assertNotIn("10.0.0.1/24", inner.stdout)
+
+    def test_two_dashes_of_the_command_are_its_own(self):
+        lab = self.lab(spines=1)
+        for dashes in ([], ["--"]):
+            done = metaroce_lab("exec", "--name", lab.name, "h0", *dashes, "echo", "a", "--", "b")
+            self.assertEqual(done.stdout, "a -- b\n")
 
     def test_programs_see_the_interfaces_of_their_node(self):
         done = self.run_in("ls", "/sys/class/net", arguments=["--on", "p0s1"])
@@ -283,10 +306,30 @@ class Trouble(Case):
         children = Path(f"/proc/{holder}/task/{holder}/children").read_text().split()
         self.assertEqual(len(children), 1)
         os.kill(int(children[0]), signal.SIGKILL)
-        self.soon(lambda: lab.counters()["p0l0:p0s0"]["failed"] == "cut", "nobody missed it")
+        wait_for(lambda: lab.counters()["p0l0:p0s0"]["failed"] == "cut", "nobody missed it")
         lab.heal("*")
         self.assertEqual(lab.counters()["p0l0:p0s0"]["failed"], "")
         self.assertEqual(lab.counters()["p0l0:p0s0"]["carried_by"], "wire")
+
+
+    def test_rules_of_several_lines_add_up(self):
+        lab = self.lab({"p0s*=p0l*": "loss=1%", "p0s0:p0l1": "dup=2%"}, spines=2)
+        self.assertEqual(lab.counters("p0s0:p0l1")["p0s0:p0l1"]["rules"], "loss=1%,dup=2%")
+        lab.link("p0s0:p0l1", "dark=on")
+        self.assertEqual(lab.counters("p0s0:p0l1")["p0s0:p0l1"]["rules"], "loss=1%,dup=2%,dark=on")
+        lab.link("p0s0:p0l1", "none,loss=3%")
+        self.assertEqual(lab.counters("p0s0:p0l1")["p0s0:p0l1"]["rules"], "loss=3%")
+
+    def test_what_failed_is_counted_as_it_was(self):
+        lab = self.lab(spines=2)
+
+        def said(*words):
+            return metaroce_lab(*words, "--name", lab.name).stdout
+        self.assertEqual(said("fail", "p0s0:p0l1", "--silent"), "2 directions dark\n")
+        self.assertEqual(said("heal", "*"), "1 link healed\n")
+        self.assertEqual(said("fail", "p0s0:p0l1", "--one-way"), "1 direction dark\n")
+        self.assertEqual(said("fail", "p0s1"), "2 links down\n")
+        self.assertEqual(said("heal", "*"), "3 links healed\n")
 
 
 class Showing(Case):
@@ -307,7 +350,7 @@ class Showing(Case):
         file = self.folder / "c.pcap"
         watch = subprocess.Popen([harness.metaroce(), "lab", "pcap", "--name", lab.name,
                                   "p0l0:p0s0", "-o", str(file)], stderr=subprocess.PIPE, text=True)
-        self.soon(lambda: file.exists() and file.stat().st_size >= 24, "no file")
+        wait_for(lambda: file.exists() and file.stat().st_size >= 24, "no file")
         subprocess.run([*lab.on("h0"), sys.executable, "-c", """
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -315,7 +358,15 @@ for _ in range(5):
     s.sendto(b"looked for" * 20, ("10.0.1.1", 9))
 """], check=True, timeout=harness.BOUND)
         # At least: who has no such port says so, and quotes them.
-        self.soon(lambda: file.read_bytes().count(b"looked for" * 20) >= 5, "not captured")
+        wait_for(lambda: file.read_bytes().count(b"looked for" * 20) >= 5, "not captured")
+        lab.link("p0l0:p0s0", "delay=1ms")  # another interface of the same name
+        subprocess.run([*lab.on("h0"), sys.executable, "-c", """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(5):
+    s.sendto(b"found again" * 20, ("10.0.1.1", 9))
+"""], check=True, timeout=harness.BOUND)
+        wait_for(lambda: b"found again" in file.read_bytes(), "deaf")
         watch.send_signal(signal.SIGINT)
         _, said = watch.communicate(timeout=harness.BOUND)
         self.assertEqual(watch.returncode, 0, said)
@@ -324,6 +375,4 @@ for _ in range(5):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    need_namespaces()
-    unittest.main(verbosity=2)
+    labnet.main()

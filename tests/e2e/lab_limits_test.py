@@ -9,13 +9,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import unittest
 
 import harness
+import labnet
 from lab_case import Case
-from labnet import ROOTLESS, need_namespaces
+from labnet import wait_for
 
 SECONDS = float(os.environ.get("MR_LAB_SECONDS", "3"))
 STRICT = os.environ.get("MR_LAB_STRICT") == "1"
@@ -91,24 +91,20 @@ class Limits(Case):
             f"{ours / (ours + theirs):.2f}")
         return ours, theirs
 
-    def test_nobody_starves_beside_tcp(self):
-        rate = 50
+    def nobody_starves(self, rules):
         for control in ("cubic", "bbr"):
             with self.subTest(control=control):
-                ours, theirs = self.beside(f"rate={rate}mbit", control)
-                self.assertGreater(ours, rate / 20)
-                self.assertGreater(theirs, rate / 20)
+                for goodput in self.beside(f"rate=50mbit{rules}", control):
+                    self.assertGreater(goodput, 50 / 20)
+
+    def test_nobody_starves_beside_tcp(self):
+        self.nobody_starves("")
 
     # TCP without ECN fills the queue far beyond the threshold: each of our packets is marked, and
     # all windows stay at their least.
     @unittest.expectedFailure
     def test_nobody_starves_beside_tcp_where_only_we_see_marks(self):
-        rate = 50
-        for control in ("cubic", "bbr"):
-            with self.subTest(control=control):
-                ours, theirs = self.beside(f"rate={rate}mbit,mark=60k", control)
-                self.assertGreater(ours, rate / 20)
-                self.assertGreater(theirs, rate / 20)
+        self.nobody_starves(",mark=60k")
 
     def lossy(self, percent, least):
         """Loss behind the queue, of data and of acknowledgements."""
@@ -197,7 +193,7 @@ class Gap(Case):
         def moves(number, packets):
             """Until so many packets more have come by that plane."""
             goal = plane(number) + packets
-            self.wait_for(lambda: plane(number) >= goal, f"plane {number} carries data")
+            wait_for(lambda: plane(number) >= goal, f"plane {number} carries data")
 
         much = 1 if MBIT else 100
         moves(1, 200 * much)
@@ -217,20 +213,6 @@ class Gap(Case):
         if STRICT:
             self.assertLessEqual(longest, max(10 * round_trip, 5))
 
-    def wait_for(self, condition, what):
-        bound = threading.Event()
-        end = threading.Timer(harness.BOUND, bound.set)
-        end.start()
-        try:
-            while not condition():  # each look asks the lab
-                self.assertFalse(bound.is_set(), f"never: {what}")
-        finally:
-            end.cancel()
-
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    need_namespaces()
-    print("rootless: links with rules are carried by processes" if ROOTLESS else "as root",
-          file=sys.stderr)
-    unittest.main(verbosity=2)
+    labnet.main()

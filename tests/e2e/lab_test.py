@@ -1,63 +1,71 @@
 #!/usr/bin/env python3
-"""The transport on fabrics that the kernel forwards: loss, failures, marks, limits.
+"""Fabrics that the kernel forwards, and the transport on them: paths, spraying, loss.
 
 Bars are counts and ratios to what the same lab did without the trouble, never absolute times.
 """
-import signal
 import subprocess
 import sys
-import unittest
 
-from lab_case import Case
-from labnet import ROOTLESS, need_namespaces
+import harness
+import labnet
+from lab_case import Case, Prober
+from labnet import wait_for
 
 
 class Paths(Case):
     """What the fabric does with ports, without our transport."""
 
-    SENDER = """
-import socket, sys
-address = sys.argv[1]
-family = socket.AF_INET6 if ":" in address else socket.AF_INET
-for line in sys.stdin:
-    port, connected = map(int, line.split())
-    s = socket.socket(family, socket.SOCK_DGRAM)
-    s.bind(("", port))
-    if connected:
-        s.connect((address, 4791))
-    for _ in range(20):
-        try:
-            s.send(b"x" * 200) if connected else s.sendto(b"x" * 200, (address, 4791))
-        except ConnectionRefusedError:
-            pass  # what the host says of one sent before; this one was not sent
-    s.close()
-    print("sent", flush=True)
-"""
-
-    def ways_of(self, lab, sender, port, connected):
-        """On which links most of 20 packets went; a few others may be of the kernel itself."""
-        before = lab.packets("p0l0:p0s*")
-        sender.stdin.write(f"{port} {int(connected)}\n")
-        sender.stdin.flush()
-        self.assertEqual(sender.stdout.readline(), "sent\n")
-        after = lab.packets("p0l0:p0s*")
-        return {name for name in after if after[name] - before[name] >= 10}
-
     def test_path_follows_port_and_nothing_else(self):
         lab = self.lab(planes=1, spines=4)
         for family in (4, 6):
-            used = set()
-            with subprocess.Popen([*lab.on("h0"), sys.executable, "-c", self.SENDER,
-                                   lab.address(1, 0, family)], text=True,
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
-                for port in range(30000, 30012):
-                    # A connected socket stamps a hash of its own on its packets.
-                    first = self.ways_of(lab, sender, port, connected=True)
-                    self.assertEqual(len(first), 1, f"port {port}")
-                    self.assertEqual(self.ways_of(lab, sender, port, connected=True), first)
-                    self.assertEqual(self.ways_of(lab, sender, port, connected=False), first)
-                    used |= first
+            prober, used = Prober(self, lab, lab.address(1, 0, family)), set()
+            for port in range(30000, 30012):
+                # A connected socket stamps a hash of its own on its packets.
+                first = prober.spines(port, connected=True)
+                self.assertEqual(len(first), 1, f"port {port}")
+                self.assertEqual(prober.spines(port, connected=True), first)
+                self.assertEqual(prober.spines(port), first)
+                used |= first
             self.assertGreater(len(used), 1, "every port took the same spine")
+
+    def test_the_seed_decides_which(self):
+        def ways(seed, family):
+            lab = self.lab(planes=1, spines=4, seed=seed)
+            prober = Prober(self, lab, lab.address(1, 0, family))
+            return [prober.spines(port) for port in range(30000, 30012)]
+        for family in (4, 6):
+            with self.subTest(family=family):
+                self.assertEqual(ways(1, family), ways(1, family))
+                self.assertNotEqual(ways(1, family), ways(2, family))
+
+    SUPER_PACKET = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(17, 103, 500)  # SOL_UDP, UDP_SEGMENT
+for _ in range(10):
+    s.sendto(b"x" * 20000, (sys.argv[1], 4791))
+"""
+
+    def test_super_packets_are_cut_where_they_leave_their_host(self):
+        for gso, least, most in ((False, 400, 450), (True, 10, 60)):
+            with self.subTest(gso=gso):
+                lab = self.lab(spines=1, gso=gso)
+                before = lab.packets("p0l0:p0s0")["p0l0:p0s0"]
+                subprocess.run([*lab.on("h0"), sys.executable, "-c", self.SUPER_PACKET,
+                                lab.address(1)], check=True, timeout=harness.BOUND)
+                sent = lab.packets("p0l0:p0s0")["p0l0:p0s0"] - before
+                self.assertTrue(least <= sent <= most, f"{sent} packets on the uplink")
+
+    def test_a_leaf_leaves_out_an_uplink_without_carrier_or_not(self):
+        for linkdown in (True, False):
+            with self.subTest(linkdown=linkdown):
+                lab = self.lab(spines=4, linkdown=linkdown)
+                prober, ports = Prober(self, lab, lab.address(1)), range(30000, 30012)
+                lab.ip("p0s0", "link", "set", "l0", "down")  # the far end: the leaf sees no carrier
+                wait_for(lambda: not lab.counters("p0l0:p0s0")["p0l0:p0s0"]["up"], "carrier lost")
+                # What goes to a link without carrier is counted nowhere.
+                ways = [prober.spines(port) for port in ports]
+                self.assertEqual(all(ways), linkdown, ways)
 
 
 class Spraying(Case):
@@ -102,8 +110,4 @@ class Spraying(Case):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    need_namespaces()
-    print("rootless: links with rules are carried by processes" if ROOTLESS else "as root",
-          file=sys.stderr)
-    unittest.main(verbosity=2)
+    labnet.main()

@@ -44,3 +44,8 @@ def processes():
 
 def traces():
     return network_namespaces(), bpf_programs(), processes()
+
+
+def more_than(before):
+    """How many of each kind are there that were not."""
+    return [len(now - then) for now, then in zip(traces(), before)]

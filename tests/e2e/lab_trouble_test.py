@@ -3,16 +3,13 @@
 
 Bars are counts and ratios to what the same lab did without the trouble, never absolute times.
 """
-import signal
 import subprocess
-import sys
 import threading
-import unittest
 
 import harness
+import labnet
 from feed import MIB
-from lab_case import Case, sum_of
-from labnet import ROOTLESS, need_namespaces
+from lab_case import Case, Prober, sum_of
 
 OUTAGE = 0.5  # seconds of trouble, a parameter of it, not a wait for something
 # On a busy machine the end of the trouble may come late; these tests are not about death.
@@ -102,10 +99,10 @@ class Windows(Case):
         report = self.finish(feed)
         windows = {0: [], 1: []}
         reported = {0: 0, 1: 0}
+        prober = Prober(self, lab, lab.address(1))
         for path in report["paths"]:
             # The port is free again: which way do its packets go?
-            [link] = self.spines_of(lab, lab.address(1), path["source_port"],
-                                    feed.receiver.port)
+            [link] = prober.spines(path["source_port"], feed.receiver.port)
             spine = int(link[-1])
             windows[spine].append(path["window"])
             reported[spine] += path["ce_reported"]
@@ -300,8 +297,4 @@ class Firewall(Case):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    need_namespaces()
-    print("rootless: links with rules are carried by processes" if ROOTLESS else "as root",
-          file=sys.stderr)
-    unittest.main(verbosity=2)
+    labnet.main()

@@ -6,9 +6,13 @@ have rules instead of the kernel.
 import itertools
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+import unittest
 from pathlib import Path
 
 import harness
@@ -40,6 +44,24 @@ def need_namespaces():
     if done.returncode == 1 and no_namespaces(done.stderr):
         print(f"skipped: {done.stderr.strip()}", file=sys.stderr)
         sys.exit(harness.SKIP)
+
+
+def wait_for(condition, what):
+    """Until the condition holds; an AssertionError when it does not within the bound."""
+    end = time.monotonic() + harness.BOUND
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"never: {what() if callable(what) else what}")
+        select.select([], [], [], 0.02)  # between two looks
+
+
+def main():
+    """Of the test programs: lets clean-ups run when it is told to end, says where it runs."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    need_namespaces()
+    print("rootless: links with rules are carried by processes" if ROOTLESS else "as root",
+          file=sys.stderr)
+    unittest.main(verbosity=2)
 
 
 class Lab:
